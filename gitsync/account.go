@@ -17,7 +17,7 @@ import (
 func (l *look) nameMissingAccount(ctx context.Context) {
 	key := types.NamespacedName{Namespace: l.gs.Namespace, Name: cmp.Or(l.gs.Spec.ServiceAccountName, l.options.DefaultServiceAccount)}
 	var found *bool
-	for _, p := range l.outcome.problems {
+	for _, p := range l.outcome.Problems {
 		if p.Reason != v1alpha1.ReasonForbidden || p.Hint != "give service account "+key.String()+" the right" {
 			continue
 		}

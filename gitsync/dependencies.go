@@ -39,11 +39,11 @@ func (l *look) await(ctx context.Context, s *repository.Snapshot) (err error) {
 			return l.askOther(ctx, other, s.Commit.String())
 		},
 	}
-	if l.outcome.awaited, err = w.Lacks(ctx); err != nil {
+	if l.outcome.Awaited, err = w.Lacks(ctx); err != nil {
 		return err
 	}
-	if len(l.outcome.awaited) > 0 && l.rendersAsApplied(ctx, s) {
-		l.outcome.awaited = nil
+	if len(l.outcome.Awaited) > 0 && l.rendersAsApplied(ctx, s) {
+		l.outcome.Awaited = nil
 	}
 	return nil
 }

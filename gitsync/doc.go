@@ -36,7 +36,7 @@
 //	writeback       what the cluster decided and the branch does not say, as commits
 //	revert          what commits brought is taken back
 //	gitobject       blobs, trees and commits in memory; merges; trailers
-//	conditions.go   the outcome of a sync as conditions
+//	outcome         how a sync went: conditions, and when the next one is
 //	requests        why a source is synced: changes, drift, pushes, decisions of releases
 //	freshness       which sources are no longer synced
 //	refwatch        local repositories: a push is noticed at once

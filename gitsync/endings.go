@@ -18,7 +18,7 @@ import (
 // noteEnded writes the names of the releases of plans into the status of the
 // GitSource, before the plans are deleted. The release under way ends with its plan.
 func (l *look) noteEnded(ctx context.Context, plans ...inventory.Entry) error {
-	if l.outcome.ending {
+	if l.outcome.Ending {
 		return nil
 	}
 	list, err := l.livePlans(ctx, plans)

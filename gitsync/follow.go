@@ -24,6 +24,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
+	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/gitsync/prune"
 	"github.com/tranche-dev/tranche/gitsync/replay"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -68,7 +69,7 @@ func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Sna
 	if err := l.await(ctx, s); err != nil {
 		return step{}, err
 	}
-	if len(l.outcome.awaited) > 0 {
+	if len(l.outcome.Awaited) > 0 {
 		return l.meanwhile(ctx, r, s, by)
 	}
 	o := apply.NewObserver(l.gs, l.as, l.own)
@@ -80,10 +81,10 @@ func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Sna
 	if err != nil {
 		return l.writeBackRefused(ctx, r, s, c, o, l.refuse(ctx, s, by, c, err))
 	}
-	if len(l.outcome.waiting) > 0 {
+	if len(l.outcome.Waiting) > 0 {
 		return step{}, nil
 	}
-	if l.outcome.contested.IsZero() { // else drift stays for a while
+	if l.outcome.Contested.IsZero() { // else drift stays for a while
 		l.footprint = footprint.Of(c.governed.Set, o, slices.Concat(c.targets, c.releases)...)
 	}
 	l.readyOf(c)
@@ -121,7 +122,7 @@ func (l *look) bring(ctx context.Context, c *commit, o *apply.Observer) error {
 		return err
 	}
 	contests, going := l.keep.contests.Going(slices.Concat(c.targets, c.releases), time.Now())
-	l.keep.contests, l.outcome.ignored = contests, append(l.outcome.ignored, going...)
+	l.keep.contests, l.outcome.Ignored = contests, append(l.outcome.Ignored, going...)
 	return l.finish(ctx, c, s.Unfinished() == nil)
 }
 
@@ -133,7 +134,7 @@ func (l *look) stage(c *commit, o *apply.Observer) *apply.Stage {
 	return apply.NewStage(apply.Input{
 		Applier: &apply.Applier{Source: l.gs, Client: l.as, Commit: c.desired.Commit}, Observer: o, Status: l.status,
 		Set: c.governed.Set, Targets: c.targets, Releases: c.releases, Then: c.then, Governing: c.now,
-		Before: l.before.Inventory, Autoscaled: l.keep.autoscaled, Asked: requests.IsAsked(l.gs), Branch: l.outcome.branch, Tip: l.outcome.commit,
+		Before: l.before.Inventory, Autoscaled: l.keep.autoscaled, Asked: requests.IsAsked(l.gs), Branch: l.outcome.Branch, Tip: l.outcome.Commit,
 		Cache: l.keep.trials, Contests: l.keep.contests, Log: l.log,
 		Record:    func(e apply.Event) { l.tellOf(e.Object, e.Type, e.Reason, e.Message) },
 		BeforeEnd: func(ctx context.Context, e inventory.Entry) error { return l.noteEnded(ctx, e) },
@@ -142,9 +143,9 @@ func (l *look) stage(c *commit, o *apply.Observer) *apply.Stage {
 
 // take puts what a stage leaves to be done to the outcome of the sync.
 func (l *look) take(r apply.Result) {
-	l.outcome.waiting = append(l.outcome.waiting, r.Waiting...)
-	if due := r.Due; !due.IsZero() && (l.outcome.contested.IsZero() || due.Before(l.outcome.contested)) {
-		l.outcome.contested = due
+	l.outcome.Waiting = append(l.outcome.Waiting, r.Waiting...)
+	if due := r.Due; !due.IsZero() && (l.outcome.Contested.IsZero() || due.Before(l.outcome.Contested)) {
+		l.outcome.Contested = due
 	}
 	l.again = l.again || r.Conflicted
 }
@@ -232,9 +233,9 @@ func (l *look) leaveAlone(c *commit) {
 			"what Git says of its release, approvals included, is not applied: annotation "+v1alpha1.AnnotationReconcile+" is "+v1alpha1.AnnotationReconcileDisabled,
 			"take the annotation off in Git and in the cluster"))
 		untrue := c.renderer.Ignored[name]
-		l.outcome.ignored = slices.DeleteFunc(l.outcome.ignored, func(p *plan.Problem) bool { return slices.Contains(untrue, p) })
+		l.outcome.Ignored = slices.DeleteFunc(l.outcome.Ignored, func(p *plan.Problem) bool { return slices.Contains(untrue, p) })
 	}
-	l.outcome.ignored = append(differ, l.outcome.ignored...)
+	l.outcome.Ignored = append(differ, l.outcome.Ignored...)
 }
 
 // releases are the BatchReleases to apply, as targets.
@@ -269,8 +270,8 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 	}
 	l.approvals = c.renderer.Approvals
 	l.shard(list)
-	l.outcome.ignored = slices.Concat(c.governed.Unapproved, ignored)
-	l.outcome.withheld = c.governed.Withheld
+	l.outcome.Ignored = slices.Concat(c.governed.Unapproved, ignored)
+	l.outcome.Withheld = c.governed.Withheld
 	c.then, c.now = list, live
 	var targets []*apply.Target
 	var ps plan.Problems
@@ -314,16 +315,16 @@ func (l *look) announce(ctx context.Context, c *commit) error {
 		return l.save(ctx)
 	}
 	l.gs.Status.ObservedCommit = c.desired.Commit
-	l.outcome.applying = true
+	l.outcome.Applying = true
 	err := l.report(ctx)
-	l.outcome.applying = false
+	l.outcome.Applying = false
 	return err
 }
 
 // finish prunes, once everything is applied, and says so. whole is false if objects are still
 // to be created again.
 func (l *look) finish(ctx context.Context, c *commit, whole bool) error {
-	if len(l.outcome.waiting) > 0 {
+	if len(l.outcome.Waiting) > 0 {
 		return nil // the old inventory stays in force until all is applied
 	}
 	gone := inventory.Read(l.gs.Status.Inventory).Union(c.replaced).Without(c.wanted)
@@ -346,7 +347,7 @@ func (l *look) finish(ctx context.Context, c *commit, whole bool) error {
 	l.gs.Status.AppliedWith = apply.Digest(&l.gs.Spec)
 	if l.gs.Status.AppliedCommit != c.desired.Commit {
 		l.gs.Status.AppliedCommit = c.desired.Commit
-		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonApplied, fmt.Sprintf("applied %s: %d objects", desired.CommitName(l.outcome.branch, c.desired.Commit), len(c.wanted)))
+		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonApplied, fmt.Sprintf("applied %s: %d objects", desired.CommitName(l.outcome.Branch, c.desired.Commit), len(c.wanted)))
 	}
 	return nil
 }
@@ -417,7 +418,7 @@ func (l *look) pruneOrphans(ctx context.Context, gone []inventory.Entry) (invent
 	}
 	if len(result.Deleted) > 0 {
 		because := "it left the branch"
-		if l.outcome.ending {
+		if l.outcome.Ending {
 			because = "the GitSource is deleted"
 		}
 		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonPruned, "deleted, since "+because+": "+plan.JoinNames(result.Deleted))
@@ -454,7 +455,7 @@ func (l *look) end(ctx context.Context) error {
 		if waits := l.gs.Status.Inventory != nil && time.Since(l.gs.DeletionTimestamp.Time) < patience; err != nil || waits {
 			l.again = err == nil
 			if waits {
-				l.outcome.inUse = fmt.Sprintf("; waiting, for %s at most, for who uses %s", patience, plan.JoinNames(inUse(l.gs.Status.Kept)))
+				l.outcome.InUse = fmt.Sprintf("; waiting, for %s at most, for who uses %s", patience, plan.JoinNames(inUse(l.gs.Status.Kept)))
 			}
 			return l.conclude(ctx, err)
 		}
@@ -501,7 +502,7 @@ func inUse(kept []v1alpha1.KeptObject) []string {
 
 // pruneAll deletes everything in the inventory.
 func (l *look) pruneAll(ctx context.Context) error {
-	l.outcome = outcome{branch: l.gs.Spec.Ref.String(), commit: l.gs.Status.ObservedCommit, ending: true}
+	l.outcome = outcome.Outcome{Branch: l.gs.Spec.Ref.String(), Commit: l.gs.Status.ObservedCommit, Ending: true}
 	var err error
 	if l.as, err = l.clients.As(l.gs.Namespace, l.gs.Spec.ServiceAccountName); err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
+	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/requests"
 	"github.com/tranche-dev/tranche/gitsync/signers"
@@ -136,7 +137,7 @@ func (r *reconciler) isUntouched(s *repository.Snapshot, gs *v1alpha1.GitSource,
 // an interval it is also written if there were such commits.
 func (l *look) glance(ctx context.Context, s *repository.Snapshot, elapsed bool) error {
 	written := l.before.AppliedCommit
-	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: written}
+	l.outcome = outcome.Outcome{Branch: l.gs.Spec.Ref.Branch, Commit: written}
 	l.noteSeen(s)
 	by, err := l.signatures(ctx)
 	if err == nil {
@@ -156,12 +157,12 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot, elapsed bool)
 		return err
 	}
 	l.keep.passed = passed{uid: l.gs.UID, applied: written, tip: tip, seen: l.gs.Status.Seen}
-	conditions := l.outcome.conditions(l.gs.Generation, l.gs.Status.Conditions)
+	conditions := l.outcome.Conditions(l.gs.Generation, l.gs.Status.Conditions)
 	if !equality.Semantic.DeepEqual(conditions, l.gs.Status.Conditions) || l.mustNoteSeen(by) || elapsed && tip != written {
 		rest := *l.keep.rest
 		rest.applied = tip
 		l.keep.rest = &rest
-		l.outcome.commit, l.gs.Status.AppliedCommit = tip, tip
+		l.outcome.Commit, l.gs.Status.AppliedCommit = tip, tip
 		if err := l.conclude(ctx, nil); err != nil {
 			return err
 		}
@@ -172,7 +173,7 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot, elapsed bool)
 		return nil
 	}
 	l.remember(l.name, l.keep)
-	metrics.Synced(l.name, l.gs.Status.Conditions, l.outcome.behind)
+	metrics.Synced(l.name, l.gs.Status.Conditions, l.outcome.Behind)
 	l.synced(l.name, 0)
 	return nil
 }

@@ -3,8 +3,6 @@ package gitsync
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -15,11 +13,11 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
+	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/requests"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // interim is what is left of the last sync of what is applied, while a commit waits
@@ -41,10 +39,10 @@ func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *repository.
 		return step{}, nil
 	}
 	if time.Now().Before(l.keep.interim.due) && !requests.IsAsked(l.gs) {
-		l.outcome.intents, l.outcome.amiss = l.keep.interim.intents, l.keep.interim.amiss
+		l.outcome.Intents, l.outcome.MaintenanceErrors = l.keep.interim.intents, l.keep.interim.amiss
 		return step{}, nil
 	}
-	l.kept, l.outcome.intents, l.outcome.amiss = true, nil, nil
+	l.kept, l.outcome.Intents, l.outcome.MaintenanceErrors = true, nil, nil
 	o := apply.NewObserver(l.gs, l.as, l.own)
 	applied, err := l.keepApplied(ctx, s, by, o)
 	if err := l.putAside(err, desired.CommitName(l.gs.Spec.Ref.String(), l.gs.Status.AppliedCommit)); err != nil {
@@ -105,7 +103,7 @@ func (l *look) putAside(err error, about string) error {
 		if about != "" {
 			said.Where = about + ": " + p.Where
 		}
-		l.outcome.amiss = append(l.outcome.amiss, &said)
+		l.outcome.MaintenanceErrors = append(l.outcome.MaintenanceErrors, &said)
 	}
 	return nil
 }
@@ -114,35 +112,8 @@ func (l *look) putAside(err error, about string) error {
 func (l *look) awaiting() time.Duration {
 	l.keep.awaiting = sharedFor(l.gs.Spec.IntervalOrDefault())
 	if l.kept {
-		l.keep.interim = interim{due: time.Now().Add(l.next()), intents: l.outcome.intents, amiss: l.outcome.amiss}
+		l.keep.interim = interim{due: time.Now().Add(l.outcome.Next(l.gs)), intents: l.outcome.Intents, amiss: l.outcome.MaintenanceErrors}
 	}
 	l.remember(l.name, l.keep)
-	return max(lookAgain, time.Until(l.keep.interim.due))
-}
-
-// next is how long what is applied may be left alone.
-func (l *look) next() time.Duration {
-	mayPass := func(p *plan.Problem) bool { return p.Retry }
-	isForbidden := func(p *plan.Problem) bool { return p.Reason == v1alpha1.ReasonForbidden }
-	problems := slices.Concat(l.outcome.problems, l.outcome.amiss)
-	next := l.gs.Spec.IntervalOrDefault()
-	if slices.ContainsFunc(problems, mayPass) {
-		next = min(next, retryWithin)
-	}
-	if slices.ContainsFunc(problems, isForbidden) {
-		next = min(next, l.patience(v1alpha1.ConditionReady, rightsWithin))
-	}
-	if retry := l.gs.Spec.RetryInterval; retry != nil && len(problems) > 0 {
-		next = retry.Duration
-	}
-	if slices.ContainsFunc(l.outcome.intents, mayPass) {
-		next = min(next, l.patience(v1alpha1.ConditionInSync, pushWithin))
-	}
-	if wait := l.limitedFor(); wait > 0 {
-		return max(next, wait) + time.Duration(jitter*rand.Float64()*float64(wait)) // never earlier
-	}
-	if due := l.outcome.contested; !due.IsZero() {
-		return min(jittered(next), max(time.Until(due), lookAgain))
-	}
-	return jittered(next)
+	return max(outcome.AtOnce, time.Until(l.keep.interim.due))
 }

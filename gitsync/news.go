@@ -35,17 +35,17 @@ const patientFor = 5 * time.Minute
 // tellSource tells of a failure when it is another one than before, and of its end. A
 // failure that was notified before a restart is known by the condition.
 func (l *look) tellSource(was []metav1.Condition) {
-	if l.options.Tell == nil || l.outcome.suspended || l.outcome.ending {
+	if l.options.Tell == nil || l.outcome.Suspended || l.outcome.Ending {
 		return
 	}
-	n := SourceNews{Namespace: l.name.Namespace, Name: l.name.Name, Commit: l.outcome.commit, Author: l.outcome.author}
+	n := SourceNews{Namespace: l.name.Namespace, Name: l.name.Name, Commit: l.outcome.Commit, Author: l.outcome.Author}
 	ready := meta.FindStatusCondition(l.gs.Status.Conditions, v1alpha1.ConditionReady)
 	before := meta.FindStatusCondition(was, v1alpha1.ConditionReady)
 	stuck := meta.IsStatusConditionTrue(was, v1alpha1.ConditionStalled)
 	if l.keep.failure == "" && stuck && before != nil {
 		l.keep.failure = before.Reason + ": " + before.Message
 	}
-	if l.outcome.author == "" {
+	if l.outcome.Author == "" {
 		n.Commit = "" // the branch could not be read: no commit is to blame
 	}
 	switch {
@@ -73,7 +73,7 @@ func (l *look) tellSource(was []metav1.Condition) {
 // hasFailed reports whether a person has to learn of what Ready says. That is at once
 // if only a person can end it, and after a while if it did not pass by itself.
 func (l *look) hasFailed(ready *metav1.Condition) bool {
-	if ready.Status != metav1.ConditionFalse || len(l.outcome.problems) == 0 && !l.outcome.overdue {
+	if ready.Status != metav1.ConditionFalse || len(l.outcome.Problems) == 0 && !l.outcome.Overdue {
 		return false
 	}
 	return meta.IsStatusConditionTrue(l.gs.Status.Conditions, v1alpha1.ConditionStalled) || time.Since(ready.LastTransitionTime.Time) >= patientFor

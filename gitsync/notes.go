@@ -42,7 +42,7 @@ func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *repository
 		return step{moved: true}, nil
 	}
 	ps := plan.ProblemsOf(err)
-	l.outcome.intents = append(l.outcome.intents, ps...)
+	l.outcome.Intents = append(l.outcome.Intents, ps...)
 	if len(ps) > 0 {
 		return step{}, nil
 	}

@@ -12,7 +12,7 @@ import (
 // readyOf finds out which of the objects of a commit are not ready, where
 // spec.wait asks for it.
 func (l *look) readyOf(c *commit) {
-	l.outcome.unready = nil
+	l.outcome.Unready = nil
 	if !l.gs.Spec.Wait {
 		return
 	}
@@ -25,7 +25,7 @@ func (l *look) readyOf(c *commit) {
 			continue
 		}
 		if not := readiness.Of(u); not != nil {
-			l.outcome.unready = append(l.outcome.unready, *not)
+			l.outcome.Unready = append(l.outcome.Unready, *not)
 		}
 	}
 }
@@ -41,11 +41,11 @@ func (l *look) unreadyStill(ctx context.Context) error {
 			return fmt.Errorf("%s is gone", e)
 		}
 		if not := readiness.Of(u); not != nil {
-			l.outcome.unready = append(l.outcome.unready, *not)
+			l.outcome.Unready = append(l.outcome.Unready, *not)
 		}
 	}
 	still := *l.keep.rest
-	still.unready = entriesOf(l.outcome.unready)
+	still.unready = entriesOf(l.outcome.Unready)
 	l.keep.rest = &still
 	return nil
 }

@@ -19,7 +19,7 @@ const handBackWithin = time.Minute
 // sync that failed before it came to them ends no wait. After a restart, the condition
 // says that it was too long already.
 func (l *look) timeHandBack(err error) {
-	if len(l.outcome.waiting) == 0 {
+	if len(l.outcome.Waiting) == 0 {
 		if err == nil && l.parked == nil {
 			l.keep.handBack = time.Time{}
 		}
@@ -28,7 +28,7 @@ func (l *look) timeHandBack(err error) {
 	if l.keep.handBack.IsZero() {
 		l.keep.handBack = time.Now()
 	}
-	l.outcome.overdue = l.wasOverdue() || time.Since(l.keep.handBack) >= cmp.Or(l.options.HandBackWithin, handBackWithin)
+	l.outcome.Overdue = l.wasOverdue() || time.Since(l.keep.handBack) >= cmp.Or(l.options.HandBackWithin, handBackWithin)
 }
 
 func (l *look) wasOverdue() bool {
@@ -38,10 +38,10 @@ func (l *look) wasOverdue() bool {
 
 // tellOverdue tells once of a hand-back that takes too long.
 func (l *look) tellOverdue() {
-	if !l.outcome.overdue || len(l.outcome.problems) > 0 || l.wasOverdue() {
+	if !l.outcome.Overdue || len(l.outcome.Problems) > 0 || l.wasOverdue() {
 		return
 	}
-	for _, c := range l.outcome.awaitsHandBack(desired.CommitName(l.outcome.branch, l.outcome.commit)) {
+	for _, c := range l.outcome.AwaitsHandBack(desired.CommitName(l.outcome.Branch, l.outcome.Commit)) {
 		if c.Type == v1alpha1.ConditionStalled {
 			l.tell(corev1.EventTypeWarning, c.Reason, c.Message)
 		}

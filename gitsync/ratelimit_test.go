@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -54,8 +55,8 @@ func TestRateLimit(t *testing.T) {
 			}
 			t.Log(p.Error())
 			l := &look{gs: &v1alpha1.GitSource{Spec: v1alpha1.GitSourceSpec{Interval: metav1.Duration{Duration: time.Second}}}}
-			l.outcome.problems = plan.Problems{p}
-			if next := l.next(); next < tc.least || next > max(tc.least*11/10, retryWithin) {
+			l.outcome.Problems = plan.Problems{p}
+			if next := l.outcome.Next(l.gs); next < tc.least || next > max(tc.least*11/10, outcome.RetryWithin) {
 				t.Errorf("asked again after %s, want %s", next, tc.least)
 			}
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,6 +49,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/lists"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
+	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/requests"
@@ -117,24 +117,8 @@ type Renderer = desired.FolderRenderer
 // prunes.
 const finalizer = v1alpha1.Group + "/prune"
 
-const (
-	// lookAgain is when to sync after a write that was decided on an older
-	// version, or for the end of a hold.
-	lookAgain = 500 * time.Millisecond
-	// retryWithin is when to look, at the latest, after a problem that may
-	// pass by itself.
-	retryWithin = 15 * time.Second
-	// pushWithin is when to try again, at the latest, what could not be pushed.
-	pushWithin = 5 * time.Minute
-	// rightsWithin is when to try again, at the latest, what an account may not do. The
-	// API server sends no event when a right is given, and one that starts refuses before
-	// it has read the rights.
-	rightsWithin = 5 * time.Minute
-	// jitter spreads syncs: 5 % to both sides.
-	jitter = 0.05
-	// applyTimeout bounds one sync as a whole.
-	applyTimeout = 10 * time.Minute
-)
+// applyTimeout bounds one sync as a whole.
+const applyTimeout = 10 * time.Minute
 
 // Add adds the GitSource reconciler to a manager.
 func Add(mgr ctrl.Manager, o Options) error {
@@ -318,7 +302,7 @@ func (r *reconciler) Reconcile(controller context.Context, req reconcile.Request
 	}
 	// The source is deleted. The event of that may have begun this very sync, and then
 	// queued nothing after it was cut short.
-	return reconcile.Result{RequeueAfter: lookAgain, Priority: ptr.To(0)}, nil
+	return reconcile.Result{RequeueAfter: outcome.AtOnce, Priority: ptr.To(0)}, nil
 }
 
 func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -401,7 +385,7 @@ type look struct {
 	as     client.Client // reads and writes what is applied
 	since  time.Time     // what the server said before is too old
 
-	outcome outcome
+	outcome outcome.Outcome
 	keep    memory
 	// remoteNow and approvals are what was read in this sync.
 	remoteNow gitserver.Remote
@@ -438,9 +422,9 @@ func (l *look) setFinalizer(ctx context.Context) error {
 func (l *look) run(ctx context.Context) error {
 	gs := l.gs
 	l.catchUp()
-	l.outcome = outcome{branch: gs.Spec.Ref.String(), commit: gs.Status.ObservedCommit}
+	l.outcome = outcome.Outcome{Branch: gs.Spec.Ref.String(), Commit: gs.Status.ObservedCommit}
 	if gs.Spec.Suspend {
-		l.outcome.suspended = true
+		l.outcome.Suspended = true
 		return nil
 	}
 	if p := unsupported(&gs.Spec); p != nil {
@@ -493,7 +477,7 @@ func (l *look) run(ctx context.Context) error {
 // is never removed.
 func (l *look) followAndClose(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, late *overtaken) (next step, err error) {
 	defer s.Close()
-	l.outcome.author = authorIn(s, s.Commit)
+	l.outcome.Author = authorIn(s, s.Commit)
 	if late != nil {
 		next, err = l.writeBackAgain(ctx, r, s, late)
 	}
@@ -501,7 +485,7 @@ func (l *look) followAndClose(ctx context.Context, r gitserver.Remote, s *reposi
 		next, err = l.follow(ctx, r, s)
 	}
 	if err != nil {
-		l.outcome.behind = commitrange.Behind(s, s.Commit, plumbing.NewHash(l.gs.Status.AppliedCommit))
+		l.outcome.Behind = commitrange.Behind(s, s.Commit, plumbing.NewHash(l.gs.Status.AppliedCommit))
 	}
 	return next, err
 }
@@ -574,7 +558,7 @@ func (l *look) fetch(ctx context.Context, r gitserver.Remote) (*repository.Snaps
 	if err != nil {
 		return nil, err
 	}
-	l.outcome.branch, l.outcome.commit = credentials.RefName(l.gs, s), s.Commit.String()
+	l.outcome.Branch, l.outcome.Commit = credentials.RefName(l.gs, s), s.Commit.String()
 	l.noteSeen(s)
 	l.log.V(1).Info("looked", "commit", s.Commit.String(), "fetched", s.Fetched)
 	if l.before.ObservedGeneration != l.gs.Generation || l.gs.Spec.Ref.IsPinned() {
@@ -582,7 +566,7 @@ func (l *look) fetch(ctx context.Context, r gitserver.Remote) (*repository.Snaps
 	}
 	last := l.gs.Status.ObservedCommit
 	if pushed, err := s.ForcePushed(plumbing.NewHash(last)); err == nil && pushed {
-		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", desired.CommitName(l.gs.Spec.Ref.Branch, l.outcome.commit), plan.ShortCommit(last)))
+		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", desired.CommitName(l.gs.Spec.Ref.Branch, l.outcome.Commit), plan.ShortCommit(last)))
 	}
 	return s, nil
 }
@@ -593,7 +577,7 @@ func (l *look) tell(kind, reason, message string) { l.tellOf(nil, kind, reason, 
 // are about one object are taken for one and the same, whatever they say.
 func (l *look) tellOf(object runtime.Object, kind, reason, message string) {
 	l.events.Eventf(l.gs, object, kind, reason, "Sync", "%s", eventNote(message))
-	l.log.Info("Recorded event", "reason", reason, "commit", l.outcome.commit, "because", message)
+	l.log.Info("Recorded event", "reason", reason, "commit", l.outcome.Commit, "because", message)
 }
 
 // conclude maps the end of a sync to status, events and log.
@@ -609,31 +593,31 @@ func (l *look) conclude(ctx context.Context, err error) error {
 		l.log.V(1).Info("looking again", "because", err.Error())
 		return nil
 	}
-	l.outcome.problems = apiproblem.OfSource(l.gs, err)
+	l.outcome.Problems = apiproblem.OfSource(l.gs, err)
 	l.nameMissingAccount(ctx)
 	l.tellProblems()
 	l.tellOverdue()
 	l.tellIntents()
 	l.tellIgnored()
 	status := &l.gs.Status
-	if !l.outcome.suspended && l.outcome.commit != "" {
-		status.ObservedCommit = l.outcome.commit
+	if !l.outcome.Suspended && l.outcome.Commit != "" {
+		status.ObservedCommit = l.outcome.Commit
 	}
 	if requests.IsAsked(l.gs) {
 		status.LastHandledReconcileAt = requests.Asked(l.gs)
 	}
 	was := l.before.Conditions
 	// Before the status is written: a judge that reads the new status has to know it.
-	l.synced(l.name, l.limitedFor())
+	l.synced(l.name, l.outcome.LimitedFor(l.gs))
 	if err = l.report(ctx); isOutdatedCRD(err) {
 		err = l.reportWithout(ctx, err)
 	}
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) { // the status cannot say it: the metrics and the log do
-		l.outcome.problems = append(apiproblem.OfSource(l.gs, err), l.outcome.problems...)
-		l.gs.Status.Conditions = l.outcome.conditions(l.gs.Generation, l.gs.Status.Conditions)
-		l.log.Error(err, "Status not written", "commit", l.outcome.commit)
+		l.outcome.Problems = append(apiproblem.OfSource(l.gs, err), l.outcome.Problems...)
+		l.gs.Status.Conditions = l.outcome.Conditions(l.gs.Generation, l.gs.Status.Conditions)
+		l.log.Error(err, "Status not written", "commit", l.outcome.Commit)
 	}
-	metrics.Synced(l.name, l.gs.Status.Conditions, l.outcome.behind)
+	metrics.Synced(l.name, l.gs.Status.Conditions, l.outcome.Behind)
 	if err == nil {
 		l.keep.passed = passed{} // the status has it
 		l.remember(l.name, l.keep)
@@ -645,18 +629,18 @@ func (l *look) conclude(ctx context.Context, err error) error {
 // report writes the outcome into the status.
 func (l *look) report(ctx context.Context) error {
 	l.gs.Status.ObservedGeneration = l.gs.Generation
-	l.gs.Status.Conditions = l.outcome.conditions(l.gs.Generation, l.gs.Status.Conditions)
+	l.gs.Status.Conditions = l.outcome.Conditions(l.gs.Generation, l.gs.Status.Conditions)
 	return l.save(ctx)
 }
 
 // reportWithout reports that the CustomResourceDefinition lacks fields of the status. The
 // status is written without them.
 func (l *look) reportWithout(ctx context.Context, err error) error {
-	if more := newProblems(l.outcome.problems, plan.ProblemsOf(err)); len(more) > 0 {
-		l.outcome.problems = append(more, l.outcome.problems...)
+	if more := newProblems(l.outcome.Problems, plan.ProblemsOf(err)); len(more) > 0 {
+		l.outcome.Problems = append(more, l.outcome.Problems...)
 		l.tellProblems()
 	}
-	l.gs.Status.Conditions = l.outcome.conditions(l.gs.Generation, l.gs.Status.Conditions)
+	l.gs.Status.Conditions = l.outcome.Conditions(l.gs.Generation, l.gs.Status.Conditions)
 	return l.write(ctx)
 }
 
@@ -696,12 +680,12 @@ func isOutdatedCRD(err error) bool {
 }
 
 func (l *look) tellProblems() {
-	problems := slices.Concat(l.outcome.problems, l.outcome.amiss)
+	problems := slices.Concat(l.outcome.Problems, l.outcome.MaintenanceErrors)
 	if len(problems) == 0 {
 		return
 	}
-	reason, message := problems[0].Reason, oneCondition(problems.Error())
-	l.log.Info("not applied", "reason", reason, "commit", l.outcome.commit, "because", message)
+	reason, message := problems[0].Reason, outcome.OneCondition(problems.Error())
+	l.log.Info("not applied", "reason", reason, "commit", l.outcome.Commit, "because", message)
 	was := meta.FindStatusCondition(l.before.Conditions, v1alpha1.ConditionReady)
 	if was == nil || was.Status != metav1.ConditionFalse || !strings.Contains(was.Message, message) {
 		l.events.Eventf(l.gs, nil, corev1.EventTypeWarning, reason, "Sync", "%s", eventNote(message))
@@ -711,11 +695,11 @@ func (l *look) tellProblems() {
 // tellIgnored says what was left out, when it is something else than before:
 // one event for each reason.
 func (l *look) tellIgnored() {
-	if len(l.outcome.problems) > 0 || len(l.outcome.awaited) > 0 || l.outcome.suspended {
+	if len(l.outcome.Problems) > 0 || len(l.outcome.Awaited) > 0 || l.outcome.Suspended {
 		return
 	}
 	whole := ""
-	for _, p := range l.outcome.ignored {
+	for _, p := range l.outcome.Ignored {
 		whole += p.Error() + "\n"
 	}
 	if whole == l.keep.ignored {
@@ -724,12 +708,12 @@ func (l *look) tellIgnored() {
 	l.keep.ignored = whole
 	l.remember(l.name, l.keep)
 	was := meta.FindStatusCondition(l.before.Conditions, v1alpha1.ConditionInSync)
-	if whole == "" || was != nil && was.Message == oneCondition(l.outcome.ignored.Error()) {
+	if whole == "" || was != nil && was.Message == outcome.OneCondition(l.outcome.Ignored.Error()) {
 		return // notified before a restart
 	}
 	var reasons []string
 	by := map[string]plan.Problems{}
-	for _, p := range l.outcome.ignored {
+	for _, p := range l.outcome.Ignored {
 		if by[p.Reason] == nil {
 			reasons = append(reasons, p.Reason)
 		}
@@ -753,30 +737,30 @@ func eventNote(s string) string {
 func (l *look) result(err error) (reconcile.Result, error) {
 	switch {
 	case isConflict(err):
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		return reconcile.Result{RequeueAfter: outcome.AtOnce}, nil
 	case err != nil:
 		return reconcile.Result{}, err
 	case l.parked != nil:
 		return reconcile.Result{RequeueAfter: l.gs.Spec.IntervalOrDefault()}, nil // or once there is a place
 	case l.again:
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
-	case len(l.outcome.problems) == 0 && len(l.outcome.awaited) > 0:
-		return reconcile.Result{RequeueAfter: min(l.awaiting(), l.patience(v1alpha1.ConditionReady, retryWithin))}, nil
-	case len(l.outcome.waiting) > 0:
-		return reconcile.Result{RequeueAfter: l.patience(v1alpha1.ConditionReady, retryWithin)}, nil
-	case l.gs.DeletionTimestamp != nil && len(l.outcome.problems) > 0:
-		return reconcile.Result{RequeueAfter: retryWithin}, nil
-	case l.gs.DeletionTimestamp != nil, l.outcome.suspended:
+		return reconcile.Result{RequeueAfter: outcome.AtOnce}, nil
+	case len(l.outcome.Problems) == 0 && len(l.outcome.Awaited) > 0:
+		return reconcile.Result{RequeueAfter: min(l.awaiting(), outcome.Patience(l.gs, v1alpha1.ConditionReady, outcome.RetryWithin))}, nil
+	case len(l.outcome.Waiting) > 0:
+		return reconcile.Result{RequeueAfter: outcome.Patience(l.gs, v1alpha1.ConditionReady, outcome.RetryWithin)}, nil
+	case l.gs.DeletionTimestamp != nil && len(l.outcome.Problems) > 0:
+		return reconcile.Result{RequeueAfter: outcome.RetryWithin}, nil
+	case l.gs.DeletionTimestamp != nil, l.outcome.Suspended:
 		return reconcile.Result{}, nil
 	}
-	next := l.next()
+	next := l.outcome.Next(l.gs)
 	if !l.settled() {
 		return reconcile.Result{RequeueAfter: next}, nil
 	}
 	until := time.Now().Add(next)
 	l.keep.rest = &atRest{
 		uid: l.gs.UID, generation: l.gs.Generation, asked: requests.Asked(l.gs), applied: l.gs.Status.AppliedCommit, remote: l.remoteNow, since: l.since, approvals: l.approvals,
-		unready: entriesOf(l.outcome.unready), interval: l.gs.Spec.IntervalOrDefault(), until: until,
+		unready: entriesOf(l.outcome.Unready), interval: l.gs.Spec.IntervalOrDefault(), until: until,
 		version: l.gs.ResourceVersion, footprint: l.footprint, whole: time.Now(),
 	}
 	l.remember(l.name, l.keep)
@@ -786,42 +770,17 @@ func (l *look) result(err error) (reconcile.Result, error) {
 // settled reports whether nothing is left to do except to sync again.
 func (l *look) settled() bool {
 	o := &l.outcome
-	return !l.gs.Spec.Ref.IsPinned() && len(o.problems) == 0 && len(o.intents) == 0 && len(o.ignored) == 0 && !l.unclear && l.keep.desired != nil && !l.keep.desired.HasBases &&
+	return !l.gs.Spec.Ref.IsPinned() && len(o.Problems) == 0 && len(o.Intents) == 0 && len(o.Ignored) == 0 && !l.unclear && l.keep.desired != nil && !l.keep.desired.HasBases &&
 		l.keep.desired.Commit == l.gs.Status.AppliedCommit && l.gs.Status.ObservedGeneration == l.gs.Generation
 }
 
 // restUntil is when to sync an up-to-date source next.
 func (l *look) restUntil(until time.Time) reconcile.Result {
 	next := max(time.Until(until), time.Millisecond)
-	if len(l.outcome.unready) > 0 {
-		next = min(next, l.patience(v1alpha1.ConditionReady, retryWithin))
+	if len(l.outcome.Unready) > 0 {
+		next = min(next, outcome.Patience(l.gs, v1alpha1.ConditionReady, outcome.RetryWithin))
 	}
 	return reconcile.Result{RequeueAfter: next}
-}
-
-// patience is when to check again for what has been waited for since a condition
-// changed. That is soon at first, and less often the longer it takes.
-func (l *look) patience(condition string, most time.Duration) time.Duration {
-	since := meta.FindStatusCondition(l.gs.Status.Conditions, condition)
-	if since == nil {
-		return lookAgain
-	}
-	return min(max(lookAgain, time.Since(since.LastTransitionTime.Time)/4), most)
-}
-
-func jittered(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (1 - jitter + 2*jitter*rand.Float64()))
-}
-
-// limitedFor returns how long the server that limits requests is left alone; 0 where none
-// does. Without a time of its own, it is asked less and less often.
-func (l *look) limitedFor() time.Duration {
-	for _, p := range l.outcome.problems {
-		if limit, ok := errors.AsType[*gitserver.RateLimit](p.Err); ok {
-			return max(limit.After, l.patience(v1alpha1.ConditionReady, pushWithin))
-		}
-	}
-	return 0
 }
 
 // sweeper sweeps once, at the start.

@@ -29,7 +29,7 @@ func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by signers.Po
 		l.take(result)
 		ps = append(ps, more...)
 		if len(waiting) > 0 {
-			l.outcome.held = waiting
+			l.outcome.Held = waiting
 		}
 	}
 	more, err := l.keepUp(ctx, s, by, c, o)
@@ -89,10 +89,10 @@ func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signers.Po
 		return refused.Gone(), nil
 	}
 	if c == nil || c.desired.Commit != l.gs.Status.AppliedCommit {
-		ignored, withheld, approvals := l.outcome.ignored, l.outcome.withheld, l.approvals
+		ignored, withheld, approvals := l.outcome.Ignored, l.outcome.Withheld, l.approvals
 		var err error
 		c, err = l.prepareApplied(ctx, s, by, o)
-		l.outcome.ignored, l.outcome.withheld, l.approvals = ignored, withheld, approvals
+		l.outcome.Ignored, l.outcome.Withheld, l.approvals = ignored, withheld, approvals
 		if c == nil {
 			return nil, err // it does not render any more, or has left the repository
 		}

@@ -28,7 +28,7 @@ func (l *look) tellRivals(ctx context.Context, o *apply.Observer, targets []*app
 		}
 		fact := fmt.Sprintf("it does not govern Deployment %s: BatchRelease %s of GitSource %s/%s is older and does",
 			deployment.Name, plans[0].Name, from[v1alpha1.LabelSourceNamespace], from[v1alpha1.LabelSource])
-		l.outcome.ignored = append(l.outcome.ignored, t.Problem(v1alpha1.ReasonAnotherPlan, fact, "remove one of the two plans"))
+		l.outcome.Ignored = append(l.outcome.Ignored, t.Problem(v1alpha1.ReasonAnotherPlan, fact, "remove one of the two plans"))
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (l *look) unmoved(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	rest.until = begun.Add(l.next())
+	rest.until = begun.Add(l.outcome.Next(l.gs))
 	l.keep.rest = &rest
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
+	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/turns"
 	"github.com/tranche-dev/tranche/gitsync/writeback"
@@ -68,7 +69,7 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.
 		Account: l.as, Own: l.own, Siblings: l.siblings(ctx), Refused: refused, Then: c.then,
 		Interrupted: func() bool { return l.parked != nil }, Exchanged: func(operation string, begun time.Time, err error) { metrics.Exchanged(l.name, operation, begun, err) },
 	})
-	l.outcome.intents = result.Problems
+	l.outcome.Intents = result.Problems
 	for _, made := range result.Commits {
 		message := fmt.Sprintf("%s: %s", desired.CommitName(result.Branch, made.Hash), made.Subject)
 		l.tellOf(made.Of, corev1.EventTypeNormal, v1alpha1.ReasonWrittenBack, message)
@@ -101,15 +102,15 @@ func (l *look) writeBackAgain(ctx context.Context, r gitserver.Remote, s *reposi
 // tellIntents tells what the branch does not say, when that is something else
 // than before.
 func (l *look) tellIntents() {
-	if len(l.outcome.intents) == 0 {
+	if len(l.outcome.Intents) == 0 {
 		return
 	}
-	reason, message := l.outcome.intents[0].Reason, l.outcome.intents.Error()
+	reason, message := l.outcome.Intents[0].Reason, l.outcome.Intents.Error()
 	was := meta.FindStatusCondition(l.before.Conditions, v1alpha1.ConditionInSync)
-	if was != nil && was.Reason == reason && strings.HasPrefix(was.Message, oneCondition(message)) {
+	if was != nil && was.Reason == reason && strings.HasPrefix(was.Message, outcome.OneCondition(message)) {
 		return
 	}
-	l.log.Info("not in Git", "reason", reason, "commit", l.outcome.commit, "because", message)
+	l.log.Info("not in Git", "reason", reason, "commit", l.outcome.Commit, "because", message)
 	l.events.Eventf(l.gs, nil, corev1.EventTypeWarning, reason, "Sync", "%s", eventNote(message))
 }
 
