@@ -140,7 +140,8 @@ func (o Outcome) AwaitsHandBack(tip string) []metav1.Condition {
 		return waits(v1alpha1.ReasonWaitingForHandBack, message)
 	}
 	first := o.Waiting[0]
-	message = OneCondition(fmt.Sprintf("%s; it takes too long: kubectl events -n %s --for deployment/%s says why", message, first.Namespace, first.Name))
+	message = OneCondition(fmt.Sprintf("%s; it takes too long: kubectl events -n %s --for deployment/%s says why",
+		message, first.Namespace, first.Name))
 	return stalls(v1alpha1.ReasonHandBackOverdue, message)
 }
 

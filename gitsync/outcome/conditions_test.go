@@ -16,19 +16,23 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: 3}
 }
 
-func TestConditions(t *testing.T) {
-	const commit = "3f2c1e0a9b8c7d6e5f4a3b2c1d0e9f8a7b6c5d4e"
+// conditionsTest is an outcome, and the conditions that say it.
+type conditionsTest struct {
+	name, reason string
+	outcome      Outcome
+	before       []metav1.Condition
+	want         []metav1.Condition
+}
+
+const commit = "3f2c1e0a9b8c7d6e5f4a3b2c1d0e9f8a7b6c5d4e"
+
+func conditionsTests() []conditionsTest {
 	bad := plan.Problems{{Reason: "DryRunFailed", Where: "a.yaml", Err: errors.New("no")}}
 	passing := plan.Problems{{Reason: "Timeout", Where: "https://git.example.org", Err: errors.New("no answer"), Retry: true}}
 	ready := condition("Ready", "True", "Applied", "applied main@3f2c1e0a9b8c")
 	const waiting = "main@3f2c1e0a9b8c: waiting for the hand-back of Deployment shop/web, whose plan is gone from Git"
 	const overdue = waiting + "; it takes too long: kubectl events -n shop --for deployment/web says why"
-	tests := []struct {
-		name, reason string
-		outcome      Outcome
-		before       []metav1.Condition
-		want         []metav1.Condition
-	}{
+	return []conditionsTest{
 		{"applied", "nothing is left to do", Outcome{}, nil, []metav1.Condition{
 			ready, condition("Reconciling", "False", "Idle", ""), condition("Stalled", "False", "Idle", ""),
 			condition("InSync", "True", "InSync", "the cluster is as main@3f2c1e0a9b8c says")}},
@@ -76,7 +80,10 @@ func TestConditions(t *testing.T) {
 			ready, condition("Reconciling", "False", "Idle", ""),
 			condition("Stalled", "False", "Idle", ""), condition("InSync", "Unknown", "Suspended", "not looked at: spec.suspend is true")}},
 	}
-	for _, tt := range tests {
+}
+
+func TestConditions(t *testing.T) {
+	for _, tt := range conditionsTests() {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.outcome.Branch, tt.outcome.Commit = "main", commit
 			got := tt.outcome.Conditions(3, tt.before)
