@@ -451,7 +451,7 @@ func (l *look) run(ctx context.Context) error {
 		late = next.overtaken
 		switch {
 		case next.moved:
-			if moved++; moved > maxMoved || !pauseFor(ctx, moved) {
+			if moved++; moved > gitserver.MaxMoved || !gitserver.PauseMoved(ctx, moved) {
 				l.again = true
 				return ctx.Err()
 			}

@@ -3,7 +3,6 @@ package gitsync
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -16,34 +15,11 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/gitsync/outcome"
+	"github.com/tranche-dev/tranche/gitsync/releasenotes"
 	"github.com/tranche-dev/tranche/gitsync/repository"
-	"github.com/tranche-dev/tranche/gitsync/turns"
 	"github.com/tranche-dev/tranche/gitsync/writeback"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
-
-const (
-	// maxMoved is how often in one sync a branch may be found to have moved. After that
-	// the sync ends and another one is requested.
-	maxMoved = 8
-	// firstPause is about how long the first wait is when the branch has
-	// moved; each one after it is twice as long.
-	firstPause = 20 * time.Millisecond
-)
-
-// pauseFor waits before the branch is fetched again, longer each time and
-// never as long as another controller would. It returns false at the end of ctx.
-func pauseFor(ctx context.Context, moved int) bool {
-	d := firstPause << (moved - 1)
-	timer := time.NewTimer(d/2 + rand.N(d))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // step is what follows on a sync of a snapshot.
 type step struct {
@@ -114,8 +90,13 @@ func (l *look) tellIntents() {
 	l.events.Eventf(l.gs, nil, corev1.EventTypeWarning, reason, "Sync", "%s", eventNote(message))
 }
 
-// push is [gitserver.Remote.Push], while another sync works.
-func push(ctx context.Context, r gitserver.Remote, u gitserver.Update, timeout time.Duration) error {
-	_, err := turns.Exchange(ctx, func() (any, error) { return nil, r.Push(ctx, u, timeout) })
-	return err
+// writeNotes notes in Git what became of the releases of a commit.
+func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer) (step, error) {
+	result, err := releasenotes.Run(ctx, releasenotes.Input{
+		Source: l.gs, Remote: r, Mirror: l.mirrors.Of(r), Snapshot: s, Set: c.governed.Set, Observer: o,
+		Account: l.as, Own: l.own, Known: l.keep.notes, Log: l.log,
+	})
+	l.keep.notes = result.Known
+	l.outcome.Intents = append(l.outcome.Intents, result.Problems...)
+	return step{moved: result.Moved}, err
 }
