@@ -31,8 +31,10 @@
 //	lists           what many sources read of a namespace at the same time
 //	footprint       what was applied, compared by versions when an interval is over
 //	unmoved.go      the end of an interval in which nothing has happened
+//	departed        what becomes of objects that left the branch
 //	prune           what may be deleted
 //	writtenback.go  the end of a sync: a write-back, also after another push
+//	releasenotes    what became of releases, as Git notes
 //	writeback       what the cluster decided and the branch does not say, as commits
 //	revert          what commits brought is taken back
 //	gitobject       blobs, trees and commits in memory; merges; trailers

@@ -10,14 +10,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
+	"github.com/tranche-dev/tranche/gitsync/departed"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/footprint"
@@ -269,7 +270,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 		return nil, err
 	}
 	l.approvals = c.renderer.Approvals
-	l.shard(list)
+	shard(l.options.Selector, l.gs, list)
 	l.outcome.Ignored = slices.Concat(c.governed.Unapproved, ignored)
 	l.outcome.Withheld = c.governed.Withheld
 	c.then, c.now = list, live
@@ -352,84 +353,6 @@ func (l *look) finish(ctx context.Context, c *commit, whole bool) error {
 	return nil
 }
 
-// shard gives releases the labels of their source by which controllers share
-// the work, so that the same one looks at both.
-func (l *look) shard(releases []*v1alpha1.BatchRelease) {
-	if l.options.Selector == nil {
-		return
-	}
-	requirements, _ := l.options.Selector.Requirements()
-	for _, br := range releases {
-		marked := maps.Clone(br.Labels)
-		if marked == nil {
-			marked = map[string]string{}
-		}
-		for _, r := range requirements {
-			if value, ok := l.gs.Labels[r.Key()]; ok {
-				marked[r.Key()] = value
-			} else {
-				delete(marked, r.Key())
-			}
-		}
-		br.Labels = marked
-	}
-}
-
-// prune deletes what left the branch, if the GitSource says so, and returns what a later sync
-// has to check again. The status lists what is still in use. Plans go in any case: with theirs
-// gone, Deployments are handed back, and nothing that runs goes with a plan. An object that
-// has an heir stays in the cluster, and so does its plan: releases go on.
-func (l *look) prune(ctx context.Context, gone []inventory.Entry, h siblings.Heirs) (inventory.Set, error) {
-	gone, over, unclear := h.Split(gone)
-	for _, e := range over {
-		l.tellOf(inventory.Named(e), corev1.EventTypeNormal, v1alpha1.ReasonHandedOver, fmt.Sprintf("%s left the part of the branch that this GitSource applies, and stays in the cluster: %s has it now", e, h[e.ID()]))
-	}
-	l.gs.Status.Kept = nil
-	kept, err := l.pruneOrphans(ctx, gone)
-	l.unclear = len(unclear) > 0
-	for _, e := range unclear {
-		kept.Add(e)
-		l.gs.Status.Kept = append(l.gs.Status.Kept, v1alpha1.KeptObject{ID: e.ID(), UsedBy: h[e.ID()].String() + ", " + h[e.ID()].Cannot})
-	}
-	return kept, err
-}
-
-// pruneOrphans prunes objects that no other source has.
-func (l *look) pruneOrphans(ctx context.Context, gone []inventory.Entry) (inventory.Set, error) {
-	if !l.gs.Spec.Prune {
-		stays := slices.DeleteFunc(slices.Clone(gone), inventory.IsRelease)
-		if len(stays) > 0 {
-			l.tell(corev1.EventTypeNormal, v1alpha1.ReasonOrphaned, "left the branch and stays in the cluster, since spec.prune is false: "+plan.JoinNames(inventory.Names(stays)))
-		}
-		gone = slices.DeleteFunc(slices.Clone(gone), func(e inventory.Entry) bool { return !inventory.IsRelease(e) })
-	}
-	if len(gone) == 0 {
-		return inventory.Set{}, nil
-	}
-	if err := l.noteEnded(ctx, slices.DeleteFunc(slices.Clone(gone), func(e inventory.Entry) bool { return !inventory.IsRelease(e) })...); err != nil {
-		return inventory.SetOf(gone), err
-	}
-	result, err := prune.Run(ctx, prune.Input{Source: l.gs, As: l.as, Own: l.own}, gone)
-	// Once an autoscaler is gone, Git sets again what it had.
-	for _, e := range gone {
-		if _, stays := result.Kept[e.ID()]; e.GVK.GroupKind() == inventory.AutoscalerKind && !stays {
-			l.again = true
-		}
-	}
-	if len(result.Deleted) > 0 {
-		because := "it left the branch"
-		if l.outcome.Ending {
-			because = "the GitSource is deleted"
-		}
-		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonPruned, "deleted, since "+because+": "+plan.JoinNames(result.Deleted))
-	}
-	for _, o := range result.Left {
-		l.tellOf(inventory.Named(o.Entry), corev1.EventTypeNormal, v1alpha1.ReasonOrphaned, o.String()+" left the branch and stays in the cluster: "+o.Because)
-	}
-	l.gs.Status.Kept = result.InUse
-	return result.Kept, err
-}
-
 // usedFor is how long ConfigMaps and Secrets of a deleted GitSource wait for the pods
 // that refer to them to go. The options can say otherwise.
 const usedFor = time.Minute
@@ -441,7 +364,7 @@ func (l *look) end(ctx context.Context) error {
 		l.forget(l.name)
 		return nil
 	}
-	uninstalled, err := l.uninstalled(ctx)
+	uninstalled, err := departed.IsUninstalled(ctx, l.own)
 	if err != nil {
 		return l.conclude(ctx, err)
 	}
@@ -455,12 +378,12 @@ func (l *look) end(ctx context.Context) error {
 		if waits := l.gs.Status.Inventory != nil && time.Since(l.gs.DeletionTimestamp.Time) < patience; err != nil || waits {
 			l.again = err == nil
 			if waits {
-				l.outcome.InUse = fmt.Sprintf("; waiting, for %s at most, for who uses %s", patience, plan.JoinNames(inUse(l.gs.Status.Kept)))
+				l.outcome.InUse = fmt.Sprintf("; waiting, for %s at most, for who uses %s", patience, plan.JoinNames(departed.InUse(l.gs.Status.Kept)))
 			}
 			return l.conclude(ctx, err)
 		}
 	}
-	if kept := inUse(l.gs.Status.Kept); len(kept) > 0 {
+	if kept := departed.InUse(l.gs.Status.Kept); len(kept) > 0 {
 		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonOrphaned, "the GitSource is deleted, and in the cluster stays what is in use: "+plan.JoinNames(kept))
 	}
 	old := l.gs.DeepCopy()
@@ -471,33 +394,6 @@ func (l *look) end(ctx context.Context) error {
 	}
 	l.forget(l.name)
 	return nil
-}
-
-// uninstalled reports whether the GitSource goes because its CRD does. A user who
-// deletes a CRD means Tranche, and not what all sources have applied.
-func (l *look) uninstalled(ctx context.Context) (bool, error) {
-	const name = "gitsources." + v1alpha1.Group
-	var crd metav1.PartialObjectMetadata
-	crd.SetGroupVersionKind(inventory.CRDKind.WithVersion("v1"))
-	err := l.own.Get(ctx, client.ObjectKey{Name: name}, &crd)
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("getting CustomResourceDefinition %s, without which nothing is pruned: %w", name, err)
-	}
-	return crd.DeletionTimestamp != nil, nil
-}
-
-// inUse says what is in use, and by whom.
-func inUse(kept []v1alpha1.KeptObject) []string {
-	var list []string
-	for _, k := range kept {
-		if e, ok := inventory.Parse(v1alpha1.InventoryEntry{ID: k.ID}); ok {
-			list = append(list, e.String()+" ("+k.UsedBy+")")
-		}
-	}
-	return list
 }
 
 // pruneAll deletes everything in the inventory.
@@ -514,4 +410,60 @@ func (l *look) pruneAll(ctx context.Context) error {
 		p.Hint = strings.TrimPrefix(p.Hint+"; "+way, "; ")
 	}
 	return err
+}
+
+// prune deletes what left the branch, and returns what stays in the inventory.
+func (l *look) prune(ctx context.Context, gone []inventory.Entry, h siblings.Heirs) (inventory.Set, error) {
+	result, err := departed.Run(ctx, departed.Input{
+		Source: l.gs, Account: l.as, Own: l.own, Heirs: h, Ending: l.outcome.Ending, BeforeEnd: l.noteEnded,
+		Record: func(about runtime.Object, reason, message string) {
+			l.tellOf(about, corev1.EventTypeNormal, reason, message)
+		},
+	}, gone)
+	l.unclear, l.again = result.Unclear, l.again || result.AutoscalerGone
+	return result.Kept, err
+}
+
+// noteEnded writes the names of the releases of plans into the status of the
+// GitSource, before the plans are deleted.
+func (l *look) noteEnded(ctx context.Context, plans ...inventory.Entry) error {
+	if l.outcome.Ending {
+		return nil
+	}
+	if err := departed.AddReleases(ctx, l.own, l.gs, plans...); err != nil {
+		return err
+	}
+	return l.save(ctx)
+}
+
+// noteEndedAnyway adds the ended releases of all plans where a commit was refused:
+// releases of an older one go on and end meanwhile. The status is written with the
+// refusal.
+func (l *look) noteEndedAnyway(ctx context.Context) {
+	if err := departed.AddEnded(ctx, l.own, l.gs); err != nil {
+		l.log.Info("not noted which releases have ended", "because", err.Error())
+	}
+}
+
+// shard gives releases the labels of their source by which controllers share
+// the work, so that the same one looks at both.
+func shard(selector labels.Selector, gs *v1alpha1.GitSource, releases []*v1alpha1.BatchRelease) {
+	if selector == nil {
+		return
+	}
+	requirements, _ := selector.Requirements()
+	for _, br := range releases {
+		marked := maps.Clone(br.Labels)
+		if marked == nil {
+			marked = map[string]string{}
+		}
+		for _, r := range requirements {
+			if value, ok := gs.Labels[r.Key()]; ok {
+				marked[r.Key()] = value
+			} else {
+				delete(marked, r.Key())
+			}
+		}
+		br.Labels = marked
+	}
 }

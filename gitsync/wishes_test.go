@@ -148,8 +148,8 @@ func TestShardOfARelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"shard": "b", "app": "web"}}}
-	l := &look{reconciler: &reconciler{options: Options{Selector: selector}}, gs: &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"tier": "one", "team": "a"}}}}
-	l.shard([]*v1alpha1.BatchRelease{br})
+	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"tier": "one", "team": "a"}}}
+	shard(selector, gs, []*v1alpha1.BatchRelease{br})
 	if want := (labels.Set{"tier": "one", "app": "web"}); !labels.Equals(want, br.Labels) {
 		t.Errorf("labels are %v, want %v", br.Labels, want)
 	}
