@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/gitsync/signers"
+	"github.com/tranche-dev/tranche/gitsync/unaffected"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -112,9 +113,9 @@ func TestIsUntouched(t *testing.T) {
 			tc.make(repo, from)
 			s, reads := readAt(t, repo, file)
 			set := &plan.Set{Releases: make([]plan.Release, tc.releases)}
-			keep := &memory{desired: &desired.State{Set: set, Reads: reads}, rest: &atRest{}}
+			state := &desired.State{Set: set, Reads: reads}
 			gs := &v1alpha1.GitSource{Spec: v1alpha1.GitSourceSpec{Path: "deploy"}}
-			got, err := (&reconciler{}).isUntouched(s, gs, keep, plumbing.NewHash(from))
+			got, err := (&unaffected.Checker{}).IsUntouched(s, gs, state, nil, plumbing.NewHash(from))
 			if err != nil || got != tc.untouched {
 				t.Errorf("untouched %t, %v", got, err)
 			}

@@ -69,7 +69,7 @@ func (l *look) hasApplied(ctx context.Context, other *v1alpha1.GitSource, s *rep
 	if refusal, err := siblings.Refusal(ctx, l.own, s, other); err != nil || refusal != "" {
 		return false // a commit that touches nothing has to be signed all the same
 	}
-	same, err := l.isUntouched(s, other, &keep, plumbing.NewHash(from))
+	same, err := l.unaffected.IsUntouched(s, other, keep.desired, keep.rest.approvals, plumbing.NewHash(from))
 	return err == nil && same
 }
 
@@ -105,7 +105,7 @@ func (l *look) isRendered(ctx context.Context, s *repository.Snapshot) bool {
 	case same || l.keep.desired.Key != r.Key():
 		return l.keep.desired.Key == r.Key()
 	}
-	untouched, err := l.unchangedSince(s, plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.Reads)
+	untouched, err := l.unaffected.UnchangedSince(s, plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.Reads)
 	return err == nil && untouched
 }
 
@@ -122,7 +122,7 @@ func (l *look) rendersAsApplied(ctx context.Context, s *repository.Snapshot) boo
 	if err != nil || d.HasBases {
 		return false // the commit waits, and what is wrong with it is said beside that
 	}
-	same, err := l.unchangedSince(s, applied, d.Reads)
+	same, err := l.unaffected.UnchangedSince(s, applied, d.Reads)
 	if err != nil || !same {
 		return false
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
+	"github.com/tranche-dev/tranche/gitsync/namedsecrets"
 	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/gitsync/prune"
 	"github.com/tranche-dev/tranche/gitsync/replay"
@@ -104,7 +105,7 @@ func (l *look) bring(ctx context.Context, c *commit, o *apply.Observer) error {
 	if err := l.stage(c, o).DryRun(ctx); err != nil {
 		return err
 	}
-	if err := l.keepSecrets(ctx, c.targets); err != nil {
+	if err := namedsecrets.Check(ctx, l.status, l.gs, c.targets); err != nil {
 		return err
 	}
 	if err := l.announce(ctx, c); err != nil {

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
-	"github.com/tranche-dev/tranche/gitsync/commitrange"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/footprint"
@@ -24,7 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/requests"
 	"github.com/tranche-dev/tranche/gitsync/signers"
-	"github.com/tranche-dev/tranche/plan/manifest"
+	"github.com/tranche-dev/tranche/gitsync/unaffected"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -103,7 +102,7 @@ func (l *look) untouched(ctx context.Context) (*repository.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	untouched, err := l.isUntouched(s, l.gs, &l.keep, plumbing.NewHash(l.gs.Status.AppliedCommit))
+	untouched, err := l.unaffected.IsUntouched(s, l.gs, l.keep.desired, l.keep.rest.approvals, plumbing.NewHash(l.gs.Status.AppliedCommit))
 	if err == nil && !untouched {
 		err = errTouched
 	}
@@ -112,24 +111,6 @@ func (l *look) untouched(ctx context.Context) (*repository.Snapshot, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// isUntouched reports whether the commits from one that is as good as applied to the tip
-// leave an up-to-date source as it is.
-func (r *reconciler) isUntouched(s *repository.Snapshot, gs *v1alpha1.GitSource, keep *memory, from plumbing.Hash) (bool, error) {
-	if s.Commit == from {
-		return true, nil
-	}
-	way, err := r.stretches.Between(s, from, s.Commit, commitrange.MaxShort)
-	if err != nil || way == nil {
-		return false, err
-	}
-	same, err := way.Leaves(s, &r.stretches.Folders, keep.desired.Reads, keep.rest.approvals)
-	if err != nil || !same || len(keep.desired.Set.Releases) == 0 {
-		return same, err
-	}
-	brought, err := way.BringsApprovals(s, desired.ApprovalsPath(&gs.Spec))
-	return !brought, err
 }
 
 // The method `glance` takes a commit that leaves the source as it is for applied. The
@@ -229,11 +210,11 @@ func (l *look) advance(s *repository.Snapshot, d *desired.State) error {
 	if from == d.Commit || d.HasBases || l.gs.Spec.Ref.IsPinned() || !apply.IsApplied(l.gs, from) {
 		return nil
 	}
-	approvals, err := l.approvalReads(s)
+	approvals, err := unaffected.ApprovalReads(s, l.gs)
 	if err != nil {
 		return err
 	}
-	same, err := l.unchangedSince(s, plumbing.NewHash(from), d.Reads, approvals)
+	same, err := l.unaffected.UnchangedSince(s, plumbing.NewHash(from), d.Reads, approvals)
 	switch {
 	case err != nil: // some older commit cannot be read; this one can, and is applied as any other
 		l.log.V(1).Info("not taken for applied", "commit", d.Commit, "because", err.Error())
@@ -241,41 +222,6 @@ func (l *look) advance(s *repository.Snapshot, d *desired.State) error {
 		l.gs.Status.AppliedCommit = d.Commit
 	}
 	return nil
-}
-
-// approvalReads returns what is read for the approvals of a snapshot.
-func (l *look) approvalReads(s *repository.Snapshot) (gittree.Reads, error) {
-	t, err := gittree.Open(s, s.Tip)
-	if err != nil {
-		return nil, err
-	}
-	_, _ = manifest.ReadApprovals(t, desired.ApprovalsPath(&l.gs.Spec), l.gs.Namespace, l.gs.Spec.TargetNamespace)
-	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
-		return nil, err
-	}
-	return t.Reads(), nil
-}
-
-// unchangedSince reports whether an applied commit, and all from there to the tip along first
-// parents, give the same answers to what was read.
-func (r *reconciler) unchangedSince(s *repository.Snapshot, applied plumbing.Hash, reads ...gittree.Reads) (bool, error) {
-	if s.HasEncodedObject(applied) != nil {
-		return false, nil
-	}
-	t, err := gittree.Open(s, applied)
-	if err != nil {
-		return false, err
-	}
-	for _, r := range reads {
-		if same, err := r.Unchanged(t); err != nil || !same {
-			return false, err
-		}
-	}
-	way, err := r.stretches.Between(s, applied, s.Commit, desired.MaxWalk)
-	if err != nil || way == nil {
-		return false, err
-	}
-	return way.Leaves(s, &r.stretches.Folders, reads...)
 }
 
 // onlyCommitsDiffer reports whether a status is as it was, except for the commits and

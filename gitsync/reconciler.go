@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/lists"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
+	"github.com/tranche-dev/tranche/gitsync/namedsecrets"
 	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -56,6 +58,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/siblings"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/gitsync/turns"
+	"github.com/tranche-dev/tranche/gitsync/unaffected"
 	"github.com/tranche-dev/tranche/gitsync/webhook"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -146,7 +149,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if r.synced, err = freshness.Add(mgr, o.Freshness, o.Selector); err != nil {
 		return err
 	}
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, requests.SecretIndex, requests.SecretsOf); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, namedsecrets.Index, requests.SecretsOf); err != nil {
 		return fmt.Errorf("indexing GitSources by Secret: %w", err)
 	}
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, dependencies.Index, dependencies.Indexed); err != nil {
@@ -206,8 +209,8 @@ type reconciler struct {
 	queue       workqueue.TypedRateLimitingInterface[reconcile.Request]
 	turns       *turns.Turns
 
-	stretches commitrange.Cache
-	shared    *lists.Shared
+	unaffected unaffected.Checker
+	shared     *lists.Shared
 
 	mu   sync.Mutex
 	last map[types.NamespacedName]memory
@@ -594,7 +597,8 @@ func (l *look) conclude(ctx context.Context, err error) error {
 		return nil
 	}
 	l.outcome.Problems = apiproblem.OfSource(l.gs, err)
-	l.nameMissingAccount(ctx)
+	account := types.NamespacedName{Namespace: l.gs.Namespace, Name: cmp.Or(l.gs.Spec.ServiceAccountName, l.options.DefaultServiceAccount)}
+	clients.NameMissingAccount(ctx, l.own, account, l.outcome.Problems)
 	l.tellProblems()
 	l.tellOverdue()
 	l.tellIntents()

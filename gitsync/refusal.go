@@ -10,6 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
+	"github.com/tranche-dev/tranche/gitsync/namedsecrets"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
@@ -99,7 +100,7 @@ func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signers.Po
 	}
 	// A Secret that a GitSource names by now stays as it is. It is in the message where the
 	// commit is refused for it; the branch need not have it any more.
-	if err := l.keepSecrets(ctx, c.targets); err != nil && len(plan.ProblemsOf(err)) == 0 {
+	if err := namedsecrets.Check(ctx, l.status, l.gs, c.targets); err != nil && len(plan.ProblemsOf(err)) == 0 {
 		return nil, err
 	}
 	result, ps := l.stage(c, o).Restore(ctx, refused)

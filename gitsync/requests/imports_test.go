@@ -10,7 +10,7 @@ import (
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
 		[]string{
-			"gitsync/dependencies", "gitsync/fieldmanager", "gitsync/inventory", "gitsync/notes", "gitsync/writeback",
+			"gitsync/dependencies", "gitsync/fieldmanager", "gitsync/inventory", "gitsync/namedsecrets", "gitsync/notes", "gitsync/writeback",
 			"plan", "plan/v1alpha1",
 		},
 		[]string{"github.com/go-git/", "sigs.k8s.io/kustomize/"})

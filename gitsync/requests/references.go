@@ -9,13 +9,11 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/dependencies"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/namedsecrets"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// SecretIndex finds sources by the names of the Secrets that they refer to.
-const SecretIndex = "tranche.dev/secret"
-
-// SecretsOf returns the names under which [SecretIndex] finds a source.
+// SecretsOf returns the names under which [namedsecrets.Index] finds a source.
 func SecretsOf(o client.Object) []string {
 	gs, ok := o.(*v1alpha1.GitSource)
 	if !ok {
@@ -42,7 +40,7 @@ func (w *Watches) Dependents(ctx context.Context, o client.Object) []reconcile.R
 // SourcesWith maps a Secret to the sources that refer to it.
 func (w *Watches) SourcesWith(ctx context.Context, secret client.Object) []reconcile.Request {
 	var sources v1alpha1.GitSourceList
-	with := client.MatchingFields{SecretIndex: secret.GetName()}
+	with := client.MatchingFields{namedsecrets.Index: secret.GetName()}
 	if err := w.Client.List(ctx, &sources, client.InNamespace(secret.GetNamespace()), with); err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "mapping a Secret to its sources")
 		return nil

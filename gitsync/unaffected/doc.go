@@ -1,0 +1,5 @@
+// Package unaffected says whether commits leave a GitSource as it is.
+//
+// A source has read files and folders of a commit to render it, and to find its approvals. A
+// [Checker] compares what was read with the commits of a push.
+package unaffected
