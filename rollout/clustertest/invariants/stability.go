@@ -189,11 +189,17 @@ func (s *stability) settleOn(d *deployment, r *release, found bool) {
 	default:
 		s.doubtful = back
 		s.stabilise(next, s.stable)
-		if r != nil {
-			r.ended = r.acted
-			// It came before the hand-back of the other one, and the controller may gate it.
-			r.unsure = r.unsure || s.last.broughtBy(r)
-		}
+		s.end(r)
+	}
+}
+
+// end notes that what spec brings, if anything, was not delivered by a rollback. If it brings
+// what is last now, it came before the hand-back of another release: the controller may
+// gate it.
+func (s *stability) end(r *release) {
+	if r != nil {
+		r.ended = r.acted
+		r.unsure = r.unsure || s.last.broughtBy(r)
 	}
 }
 
