@@ -421,7 +421,7 @@ func TestLeader_InWriteBack(t *testing.T) {
 			rs.follow(func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Enabled: true} })
 			rs.toGate()
 			old := rs.leader(nil)
-			old.strikeAt(f, func(q *http.Request) bool { return q.URL.Query().Get("service") == "git-receive-pack" })
+			old.strikeAt(f, atPush)
 			if out, err := rs.c.Kubectl(t, "patch", "batchrelease", "web", "-n", rs.ns, "--subresource=status", "--type=merge", "-p",
 				`{"status":{"currentStepState":"Completed"}}`); err != nil {
 				t.Fatalf("%v: %s", err, out)
@@ -445,6 +445,81 @@ func TestLeader_InWriteBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// atPush is where a leader asks the Git server whether it takes a push.
+func atPush(q *http.Request) bool { return q.URL.Query().Get("service") == "git-receive-pack" }
+
+// A leader is suspended right before it pushes a revert. The new leader has pushed the
+// revert, and the old one pushes nothing when it goes on.
+func TestLeader_InRevert(t *testing.T) {
+	t.Parallel()
+	rs := threeReplicas(t, nil)
+	rs.follow(func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Enabled: true} })
+	rs.toGate()
+	subjects := func() string { return rs.run(rs.bare, "git", "log", "--format=%s", "main") }
+	want := "Revert \"web: v2\"\n" + subjects()
+	old := rs.leader(nil)
+	old.strikeAt(suspended, atPush)
+	if out, err := rs.c.Kubectl(t, "annotate", "batchrelease/web", "-n", rs.ns, v1alpha1.AnnotationRollback+"=true"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	rs.isStruck(old)
+	rs.leader(old)
+	clustertest.Wait(t, "the revert", func() error {
+		if now := subjects(); now != want {
+			return errors.New(now)
+		}
+		return nil
+	})
+	rs.over(old)
+	rs.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10}) // as the revert says
+	rs.judge()
+	if now := subjects(); now != want {
+		t.Errorf("the branch has\n%s\nwant\n%s", now, want)
+	}
+	rs.run(rs.bare, "git", "fsck", "--strict", "--no-dangling")
+}
+
+// A leader is suspended right before it pushes a note. The new leader has pushed that note and
+// a newer one. The old leader pushes nothing when it goes on.
+func TestLeader_InNotes(t *testing.T) {
+	t.Parallel()
+	rs := threeReplicas(t, nil)
+	rs.follow(func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Notes: true} })
+	rs.toGate()
+	commit := rs.run(rs.bare, "git", "rev-parse", "main")
+	const outcome = "Outcome: Completed"
+	isNoted := func(what string) {
+		t.Helper()
+		clustertest.Wait(t, "the note", func() error {
+			if note := rs.run(rs.bare, "git", "log", "-1", "--format=%N", "--notes=tranche", commit); !strings.Contains(note, what) {
+				return errors.New(note)
+			}
+			return nil
+		})
+	}
+	isNoted("Started: ")
+	old := rs.leader(nil)
+	old.strikeAt(suspended, atPush)
+	rs.approve(".", "web", 0)
+	rs.isStruck(old)
+	rs.leader(old)
+	rs.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
+	rs.goOn(1, "v2")
+	isNoted(outcome)
+	rs.over(old)
+	rs.judge()
+	isNoted(outcome)
+	ended := false
+	for version := range strings.Lines(rs.run(rs.bare, "git", "rev-list", "--reverse", "refs/notes/tranche")) {
+		note := rs.run(rs.bare, "git", "show", strings.TrimSpace(version)+":"+commit)
+		if ended && !strings.Contains(note, outcome) {
+			t.Errorf("the outcome was noted, and then\n%s", note)
+		}
+		ended = ended || strings.Contains(note, outcome)
+	}
+	rs.run(rs.bare, "git", "fsck", "--strict", "--no-dangling")
 }
 
 // A leader that reaches everything but its lease ends before another one begins.
