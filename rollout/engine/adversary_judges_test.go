@@ -124,7 +124,7 @@ func judgeStatus(c *cluster, ob *engine.Observed, before v1alpha1.BatchReleaseSt
 	if !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) || !c.fresh() {
 		return
 	}
-	if _, total := c.active(); c.sizeOf(r.version) != total {
+	if versionIn(&ob.Deployment.Spec.Template) != r.version {
 		c.violate("Ready", "Ready=True of a Deployment that is left alone, and spec says v%d", r.version+1)
 	}
 }
