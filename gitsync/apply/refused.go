@@ -106,12 +106,17 @@ func (m *move) decide(ctx context.Context) (waits bool, err error) {
 		}
 		waits = true
 	}
+	m.setNext(next)
+	return waits, nil
+}
+
+// setNext sets the spec to write, if it is another one than the cluster has.
+func (m *move) setNext(next *v1alpha1.BatchReleaseSpec) {
 	compared := next.DeepCopy()
-	compared.Paused = next.Paused || now.Paused && !m.ownsPaused() // a user's
-	if !equality.Semantic.DeepEqual(compared, now) {
+	compared.Paused = next.Paused || m.now.Spec.Paused && !m.ownsPaused() // a user's
+	if !equality.Semantic.DeepEqual(compared, &m.now.Spec) {
 		m.next = next
 	}
-	return waits, nil
 }
 
 // isSame reports whether the commit has the release that the cluster has.

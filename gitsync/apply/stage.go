@@ -94,7 +94,7 @@ type Stage struct {
 func NewStage(in Input) *Stage { return &Stage{Input: in} }
 
 // all returns the targets in the order of application.
-func (s *Stage) all() []*Target { return slices.Concat(s.Targets, s.Releases) }
+func (s *Input) all() []*Target { return slices.Concat(s.Targets, s.Releases) }
 
 // DryRun has the API server check everything, except for objects that need a CRD or Namespace
 // of the same commit. [Stage.Apply] checks those. An earlier answer of the API server counts
@@ -239,7 +239,7 @@ func (s *Stage) applyRelease(ctx context.Context, t *Target) error {
 	if err := s.markReturn(ctx, t); err != nil {
 		return err
 	}
-	taken, err := s.takeover().Disinherit(ctx, t, s.Governing[t.GetNamespace()+"/"+t.GetName()])
+	taken, err := Takeover{s.Applier, s.Observer.Own, s.Status}.Disinherit(ctx, t, s.Governing[t.GetNamespace()+"/"+t.GetName()])
 	if taken != nil {
 		s.Record(Event{t.Unstructured, corev1.EventTypeWarning, *taken})
 	}
@@ -249,17 +249,13 @@ func (s *Stage) applyRelease(ctx context.Context, t *Target) error {
 	return s.applyOne(ctx, t)
 }
 
-func (s *Stage) takeover() Takeover {
-	return Takeover{Applier: s.Applier, Own: s.Observer.Own, Status: s.Status}
-}
-
-func (s *Stage) successor() takeover.Successor {
+func (s *Input) successor() takeover.Successor {
 	return takeover.Successor{Source: s.Applier.Source, Client: s.Applier.Client, Own: s.Observer.Own, Status: s.Status}
 }
 
 // markReturn marks the BatchRelease of a plan that is created again once the BatchRelease is
 // gone.
-func (s *Stage) markReturn(ctx context.Context, t *Target) error {
+func (s *Input) markReturn(ctx context.Context, t *Target) error {
 	if t.Mode != AfterDeletion || !inventory.IsOwned(t.Live, s.Applier.Source) {
 		return nil
 	}
@@ -328,11 +324,11 @@ func (s *Stage) report(t *Target, before *unstructured.Unstructured, change Chan
 	return nil
 }
 
-func (s *Stage) record(t *Target, kind, reason, message string) {
+func (s *Input) record(t *Target, kind, reason, message string) {
 	s.Record(Event{t.Unstructured, kind, Note{reason, message}})
 }
 
-func (s *Stage) logApplied(t *Target, change Change, because string) {
+func (s *Input) logApplied(t *Target, change Change, because string) {
 	s.Log.Info("applied", "object", t.String(), "change", change.String(), "commit", s.Applier.Commit, "because", because)
 }
 
@@ -389,7 +385,7 @@ func (s *Stage) afterHandBack(ctx context.Context, t *Target) error {
 }
 
 // endPlan deletes a BatchRelease that is gone from Git.
-func (s *Stage) endPlan(ctx context.Context, e inventory.Entry) error {
+func (s *Input) endPlan(ctx context.Context, e inventory.Entry) error {
 	if err := s.BeforeEnd(ctx, e); err != nil {
 		return err
 	}

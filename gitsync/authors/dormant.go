@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -281,10 +282,8 @@ func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signatur
 func (d *dormancy) suspect(
 	ctx context.Context, c *object.Commit, r *rendering, approver signature.Signature, keys *signature.Keys, at int32,
 ) (*suspect, error) {
-	if len(c.ParentHashes) == 1 {
-		if parent, err := gitobject.TreeHash(d.origins.branch.Store, c.ParentHashes[0]); err != nil || parent == c.TreeHash {
-			return nil, err
-		}
+	if same, err := isEmpty(d.origins.branch.Store, c); err != nil || same {
+		return nil, err
 	}
 	if err := d.origins.spend(ctx, effortOfSigner); err != nil {
 		return nil, err
@@ -318,6 +317,15 @@ func (d *dormancy) suspect(
 		return nil, nil
 	}
 	return s, d.origins.spend(ctx, len(all)*(1+(len(r.reads)+len(d.reads))/32))
+}
+
+// isEmpty reports whether a commit with one parent has the tree of that.
+func isEmpty(store storer.EncodedObjectStorer, c *object.Commit) (bool, error) {
+	if len(c.ParentHashes) != 1 {
+		return false, nil
+	}
+	parent, err := gitobject.TreeHash(store, c.ParentHashes[0])
+	return err == nil && parent == c.TreeHash, err
 }
 
 // addChanges adds to a commit those changes that may matter, also where their files are now.

@@ -54,13 +54,9 @@ func (w *attempt) reviewBase(ctx context.Context, pending []intent) ([]intent, e
 	}
 	// The older snapshot does not see what has come since.
 	w.scratch, w.from = gitobject.NewStore(s), s.Commit
-	c, err := object.GetCommit(w.scratch, s.Commit)
+	c, tip, err := tips(w.scratch, s.Commit, w.head)
 	if err != nil {
-		return nil, gittree.Missing("commit", s.Commit, err)
-	}
-	tip, err := object.GetCommit(w.scratch, w.head)
-	if err != nil {
-		return nil, gittree.Missing("commit", w.head, err)
+		return nil, err
 	}
 	merged, err := c.IsAncestor(tip)
 	if err != nil || merged {
@@ -94,6 +90,17 @@ func (w *attempt) reviewBase(ctx context.Context, pending []intent) ([]intent, e
 			Err: errors.New("does not render: " + plan.OneLine(err.Error())), Hint: "correct it, or delete it"}
 	}
 	return unsaid, nil
+}
+
+// tips returns the commit at the tip of the branch for review, and the one to write on.
+func tips(store *gitobject.Store, review, head plumbing.Hash) (c, tip *object.Commit, err error) {
+	if c, err = object.GetCommit(store, review); err != nil {
+		return nil, nil, gittree.Missing("commit", review, err)
+	}
+	if tip, err = object.GetCommit(store, head); err != nil {
+		return nil, nil, gittree.Missing("commit", head, err)
+	}
+	return c, tip, nil
 }
 
 // reviewIsSigned checks the commits of the branch for review that are not in the history

@@ -165,6 +165,11 @@ func (w *sharers) movedOf(
 			was[key] = deployed{name: is[key].name} // it would be created
 		}
 	}
+	return w.changedOf(ctx, s, was, is), false, nil
+}
+
+// changedOf returns the names of what has another template after than before, in order.
+func (w *sharers) changedOf(ctx context.Context, s *sharer, was, is map[client.ObjectKey]deployed) (moved []string) {
 	for _, key := range slices.SortedFunc(maps.Keys(was), func(a, b client.ObjectKey) int { return cmp.Compare(a.String(), b.String()) }) {
 		from, to := was[key], is[key]
 		if from.template != nil && to.template != nil && plan.EqualTemplate(from.template, to.template) ||
@@ -173,7 +178,7 @@ func (w *sharers) movedOf(
 		}
 		moved = append(moved, from.name)
 	}
-	return moved, false, nil
+	return moved
 }
 
 // mayRead reports whether a tree changes a file that a source may read, of which the

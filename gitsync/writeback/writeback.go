@@ -212,6 +212,23 @@ func (w *attempt) pending(ctx context.Context) ([]intent, error) {
 	if len(set.Releases) == 0 {
 		return nil, nil
 	}
+	live, err := w.livePlans(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	t, err := gittree.Open(w.Snapshot, w.Snapshot.Commit)
+	if err != nil {
+		return nil, err
+	}
+	approvals, _ := w.approvals(t)
+	if t.Err() != nil {
+		return nil, t.Err()
+	}
+	return w.uncommitted(ctx, intents(set, live), approvals)
+}
+
+// livePlans returns the BatchReleases of the source in the cluster, by name.
+func (w *Input) livePlans(ctx context.Context, set *plan.Set) (map[string]*v1alpha1.BatchRelease, error) {
 	live := map[string]*v1alpha1.BatchRelease{}
 	for i := range set.Releases {
 		now, err := w.Observer.LivePlan(ctx, &set.Releases[i])
@@ -222,18 +239,15 @@ func (w *attempt) pending(ctx context.Context) ([]intent, error) {
 			live[plan.ReleaseName(now)] = now
 		}
 	}
-	t, err := gittree.Open(w.Snapshot, w.Snapshot.Commit)
-	if err != nil {
-		return nil, err
-	}
-	approvals, _ := w.approvals(t)
-	if t.Err() != nil {
-		return nil, t.Err()
-	}
+	return live, nil
+}
+
+// uncommitted returns those of the intents that Git does not say, and that a commit may say.
+func (w *attempt) uncommitted(ctx context.Context, all []intent, approvals []plan.Approval) ([]intent, error) {
 	var pending []intent
 	h := desired.NewHistory(w.Reader, w.State)
 	since := map[string][]pastCommit{}
-	for _, in := range intents(set, live) {
+	for _, in := range all {
 		if w.Refused && (!in.rollback || w.bringsAgain(in.live)) {
 			continue
 		}

@@ -153,10 +153,7 @@ func (st *commitCommand) approve(step int32) error {
 		if err != nil {
 			return "", err
 		}
-		governs := r.Plan
-		if st.source.Spec.Ref.IsPinned() {
-			governs = br // the branch may be ahead of what is pinned
-		}
+		governs := st.governing(r.Plan)
 		if err := otherSteps(br, governs, step); err != nil {
 			return "", err
 		}
@@ -192,6 +189,15 @@ func (st *commitCommand) approve(step int32) error {
 	}
 	check := func(commit string) error { return st.checkApproval(commit, step) }
 	return st.commit(change, check, append(st.names(), fmt.Sprintf("Tranche-Step: %d", step))...)
+}
+
+// governing returns the plan that an approval is for: that of the branch, which may be ahead
+// of a commit that is pinned.
+func (st *commitCommand) governing(branch *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
+	if st.source.Spec.Ref.IsPinned() {
+		return st.release
+	}
+	return branch
 }
 
 // madeOn is what the note of a signed approval has of its commit. It was a time before.
