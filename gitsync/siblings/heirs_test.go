@@ -63,7 +63,8 @@ func TestHeirs_Renders(t *testing.T) {
 	source := func(name, path string) v1alpha1.GitSource {
 		return v1alpha1.GitSource{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)},
-			Spec:       v1alpha1.GitSourceSpec{URL: repo.URL(), Path: path, Ref: v1alpha1.GitReference{Branch: "main"}, ServiceAccountName: "tenant"},
+			Spec: v1alpha1.GitSourceSpec{URL: repo.URL(), Path: path, Ref: v1alpha1.GitReference{Branch: "main"},
+				ServiceAccountName: "tenant"},
 		}
 	}
 	leaves := source("leaves", "deploy")

@@ -24,7 +24,8 @@ func TestTakesOver(t *testing.T) {
 		want           bool
 	}{
 		{"it is new", at("next", 2, "", 0), at("web", 1, v1alpha1.PhaseRollingUpdate, 3), true},
-		{"it has the status, and the old one is there", at("next", 2, v1alpha1.PhaseRollingUpdate, 0), at("web", 1, v1alpha1.PhaseRollingUpdate, 3), true},
+		{"it has the status, and the old one is there", at("next", 2, v1alpha1.PhaseRollingUpdate, 0),
+			at("web", 1, v1alpha1.PhaseRollingUpdate, 3), true},
 		{"the same in one second", at("next", 1, v1alpha1.PhaseRollingUpdate, 0), at("web", 1, v1alpha1.PhaseRollingUpdate, 3), true},
 		{"the old name again", at("web", 1, v1alpha1.PhaseRollingUpdate, 3), at("next", 2, v1alpha1.PhaseRollingUpdate, 0), false},
 		{"the old name again, in one second", at("api", 1, v1alpha1.PhaseRollingUpdate, 3), at("next", 1, v1alpha1.PhaseRollingUpdate, 0), false},

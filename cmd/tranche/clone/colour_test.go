@@ -35,7 +35,8 @@ func TestDiff_Printable(t *testing.T) {
 		}
 	}
 	diff, err := ch.Diff(ctx)
-	if err != nil || strings.Count(diff, "+hello\uFFFD\n+\uFFFD[2J\uFFFD[H\uFFFD[32mforged\uFFFD1m \uFFFD2J \uFFFDgnorw\uFFFD\ttab\uFFFD\uFFFD") != 2 {
+	if err != nil ||
+		strings.Count(diff, "+hello\uFFFD\n+\uFFFD[2J\uFFFD[H\uFFFD[32mforged\uFFFD1m \uFFFD2J \uFFFDgnorw\uFFFD\ttab\uFFFD\uFFFD") != 2 {
 		t.Errorf("%q: %v", diff, err)
 	}
 	coloured := ColourDiff(terminal.Style{Colour: true}, diff)

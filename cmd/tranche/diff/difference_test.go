@@ -21,7 +21,8 @@ func TestDiff_EqualImages(t *testing.T) {
 	after := before.DeepCopy()
 	after.Annotations = map[string]string{"settings": "2"}
 	r := preview.Release{Plan: &v1alpha1.BatchRelease{}, Before: before, After: after, Replicas: 1}
-	r.Deployment = plan.Object{Unstructured: &unstructured.Unstructured{Object: map[string]any{"kind": "Deployment", "metadata": map[string]any{"name": "web"}}}}
+	r.Deployment = plan.Object{Unstructured: &unstructured.Unstructured{Object: map[string]any{"kind": "Deployment",
+		"metadata": map[string]any{"name": "web"}}}}
 	d := &difference{outlooks: map[string]outlook{r.Deployment.String(): {Outlook: foresee.Outlook{Kind: foresee.OutlookRelease}}}}
 	p := &report{}
 	d.release(p, &r)
