@@ -58,13 +58,24 @@ func New(o *Observed, now time.Time) *Facts {
 // RecordSent returns the record of what was sent as this: of what is being released before
 // what was stable. It is nil without one.
 func (f *Facts) RecordSent(digest string) *Record {
-	if record := f.ReleasingOf(func(r *Record) bool { return r.Sent == digest }); record != nil {
-		return record
+	return f.RecordThat(func(r *Record) bool { return r.Sent == digest })
+}
+
+// RecordThat returns a record of what is being released, else one of what was stable; nil
+// without one. If the Deployment has the template of the latter, the former is left from
+// before: admission makes no other template any more.
+func (f *Facts) RecordThat(is func(*Record) bool) *Record {
+	released := f.ReleasingOf(is)
+	i := slices.IndexFunc(f.StableRecords, func(r Record) bool { return is(&r) })
+	if i < 0 || released != nil && (f.has(released) || !f.has(&f.StableRecords[i])) {
+		return released
 	}
-	if i := slices.IndexFunc(f.StableRecords, func(r Record) bool { return r.Sent == digest }); i >= 0 {
-		return &f.StableRecords[i]
-	}
-	return nil
+	return &f.StableRecords[i]
+}
+
+// has reports whether the Deployment has the template of a record.
+func (f *Facts) has(r *Record) bool {
+	return plan.EqualTemplate(r.Template, &f.Deployment.Spec.Template)
 }
 
 // Recorded returns the revision of the i-th newest record of what was stable, nil
@@ -90,7 +101,7 @@ func (f *Facts) Recorded(i int) *Revision {
 func (f *Facts) ReleasingOf(is func(*Record) bool) *Record {
 	var found *Record
 	for i := range f.ReleasingRecords {
-		if r := &f.ReleasingRecords[i]; is(r) && (found == nil || plan.EqualTemplate(r.Template, &f.Deployment.Spec.Template)) {
+		if r := &f.ReleasingRecords[i]; is(r) && (found == nil || f.has(r)) {
 			found = r
 		}
 	}

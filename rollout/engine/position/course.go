@@ -90,10 +90,7 @@ func broughtBy(f *facts.Facts, stable *facts.Revision) *facts.Revision {
 		if same(stable.Record) {
 			return stable
 		}
-		record := f.ReleasingOf(same)
-		if i := slices.IndexFunc(f.StableRecords, func(r facts.Record) bool { return same(&r) }); record == nil && i >= 0 {
-			record = &f.StableRecords[i]
-		}
+		record := f.RecordThat(same)
 		if record == nil {
 			continue
 		}
