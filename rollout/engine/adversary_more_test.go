@@ -12,11 +12,7 @@ func byUsers(s *setup) { s.noCommit, s.byHand = true, true }
 // some of the walks have.
 func TestScenarios_Wider(t *testing.T) {
 	const begun = "quiet; bring 2; quiet; "
-	for name, tc := range map[string]struct {
-		why   string
-		setup setup
-		moves string
-	}{
+	tryScenarios(t, map[string]scenario{
 		"pods of a gate come and go": {"their losses add up, and the deadline ends",
 			ten(), begun + "flap 2 2m"},
 		"pods of a gate come and go, with a short deadline, and roll back": {"their losses add up, and it goes back",
@@ -62,13 +58,32 @@ func TestScenarios_Wider(t *testing.T) {
 		"admission makes another template of what comes back, and no more": {"what was stable is found by its origin",
 			ten(admits(mutatesSince), stepped("100%"), func(s *setup) { s.setAdmission = mutatesSince }),
 			"quiet; bring 2; quiet; admit; alter; bring 1; round; round; unadmit; quiet"},
+	})
+}
+
+// TestScenarios_WithoutCommit are releases that users bring by hand.
+func TestScenarios_WithoutCommit(t *testing.T) {
+	const begun = "quiet; bring 2; quiet; "
+	tryScenarios(t, map[string]scenario{
 		"without a commit, a release is taken back and comes again": {"its approval has ended with it",
 			ten(byUsers), begun + "approve 0; quiet; bring 1; quiet; bring 2; quiet"},
 		"without a commit, a release is superseded and comes again": {"its approval has ended with it",
 			ten(byUsers), begun + "approve 0; quiet; bring 3; quiet; bring 2; quiet"},
 		"without a commit, a release ends": {"it is approved as any other",
 			ten(byUsers), begun + "approve 0; quiet; approve 1; quiet; bring 3; quiet; approve 1; quiet"},
-	} {
+	})
+}
+
+// A scenario is a sequence of moves, and why it breaks no rule.
+type scenario struct {
+	why   string
+	setup setup
+	moves string
+}
+
+func tryScenarios(t *testing.T, scenarios map[string]scenario) {
+	t.Helper()
+	for name, tc := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			if v := run(tc.setup, split(strings.TrimSpace(tc.moves))); v != nil {
 				t.Errorf("%s\n%s: %s\nsetup %s\npath %s", tc.why, v.rule, v.text, tc.setup, tc.moves)
