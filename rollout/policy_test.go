@@ -183,6 +183,8 @@ func TestReplicaSetsUnderThePolicy(t *testing.T) {
 		{"the native controller would bring v2 to 4", held, "delete rs/" + v1},
 		{"the native controller would bring v2 to 4", held, "delete rs -l app=web"},
 		{"it would be of another owner, and v2 alone", held, `patch rs/` + v1 + ` -p {"metadata":{"ownerReferences":[{"$patch":"replace"},{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"1","controller":true}]}}`},
+		{"it and its pods would outlive the Deployment", held,
+			`patch rs/` + v1 + ` --type=merge -p {"metadata":{"finalizers":["example.org/keep"]}}`},
 		{"the name of the revision would lie", held, "set image rs/" + v2 + " web=registry.example.org/web:v9"},
 		{"the native controller would release it", held, "label rs/" + v1 + " app=another --overwrite"},
 		{"its pods would be of no revision", held, "label rs/" + v1 + " pod-template-hash=zzz --overwrite"},
