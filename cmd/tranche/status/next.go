@@ -41,7 +41,7 @@ func (s *releaseView) next() string {
 		if br.Status.FailedCommit == "" {
 			return ""
 		}
-		return "The branch may still bring what failed. Take it back there:\n" + s.revertByHand(br.Status.FailedCommit)
+		return s.takeBack(br.Status.FailedCommit)
 	}
 	return ""
 }
@@ -100,6 +100,15 @@ func (s *releaseView) approvalByHand() string {
 func (s *releaseView) byHand(edit, subject string) string {
 	return fmt.Sprintf("  %s\n  git commit%s -am '%s' && git push origin HEAD:%s\n", edit, git(s.signedCommit()), subject,
 		s.source.Spec.Ref.Branch)
+}
+
+// takeBack says how to revert a commit on the branch, without another way before it.
+func (s *releaseView) takeBack(commit string) string {
+	const head = "The branch may still bring what failed. Take it back there"
+	if way := s.revertByHand(commit); way != "" {
+		return head + strings.TrimPrefix(way, "or")
+	}
+	return head + ".\n"
 }
 
 func (s *releaseView) revertByHand(commit string) string {
