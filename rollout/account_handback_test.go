@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,8 @@ func TestMayHandBack_Live(t *testing.T) {
 				t.Errorf("%s cannot ask: %v", as.UserName, err)
 			}
 		}
-		return account.New(own, own, time.Now).MayHandBack(t.Context(), asAccount)
+		refusal, err := account.New(own, own, time.Now).MayHandBack(t.Context(), asAccount)
+		return errors.Join(refusal, err)
 	}
 	if err := ask(c.Controller.Impersonate, false); err != nil {
 		t.Errorf("the controller: %v", err)

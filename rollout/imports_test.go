@@ -14,7 +14,7 @@ func TestImports(t *testing.T) {
 	const module = "github.com/tranche-dev/tranche/"
 	allowed := map[string][]string{
 		"rollout": {"plan", "plan/contest", "plan/v1alpha1", "rollout/account", "rollout/clock", "rollout/engine", "rollout/engine/native",
-			"rollout/failures", "rollout/impersonate",
+			"rollout/failures", "rollout/fence", "rollout/impersonate",
 			"rollout/jsonpatch", "rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses", "rollout/templates", "rollout/transition"},
 		"rollout/account":                nil,
 		"rollout/clock":                  {"plan/v1alpha1", "rollout/engine"},
@@ -30,6 +30,7 @@ func TestImports(t *testing.T) {
 		"rollout/engine/position":   {"plan", "plan/v1alpha1", "rollout/engine/facts", "rollout/engine/rolling"},
 		"rollout/engine/rolling":    nil,
 		"rollout/failures":          nil,
+		"rollout/fence":             {"plan/v1alpha1", "rollout/failures"},
 		"rollout/impersonate":       {"plan/v1alpha1"},
 		"rollout/templates":         {"plan", "plan/v1alpha1", "rollout/engine", "rollout/impersonate", "rollout/jsonpatch"},
 		"rollout/jsonpatch":         nil,

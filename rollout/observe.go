@@ -67,8 +67,12 @@ func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (en
 func (r *reconciler) completeTemplate(ctx context.Context, o *engine.Observed) (err error) {
 	br := o.Release
 	if !engine.Held(o.Deployment) {
-		if err := r.account.MayHandBack(ctx, cmp.Or(br.Spec.ServiceAccountName, r.byDefault) != ""); err != nil {
-			o.Refused, o.RefusedReason = err, v1alpha1.ReasonHandBackRefused
+		refused, err := r.account.MayHandBack(ctx, cmp.Or(br.Spec.ServiceAccountName, r.byDefault) != "")
+		if err != nil {
+			return err
+		}
+		if refused != nil {
+			o.Refused, o.RefusedReason = refused, v1alpha1.ReasonHandBackRefused
 			return nil
 		}
 	}
@@ -138,7 +142,7 @@ func (r *reconciler) ownRecords(ctx context.Context, o *engine.Observed) error {
 		if owned(owners[0]) && owned(owners[1]) {
 			continue
 		}
-		if err := r.unchanged(ctx, o.Release); err != nil {
+		if err := r.fence.Release(ctx, o.Release); err != nil {
 			return err
 		}
 		p := jsonpatch.Patch{}

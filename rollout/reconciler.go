@@ -33,6 +33,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clock"
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/failures"
+	"github.com/tranche-dev/tranche/rollout/fence"
 	"github.com/tranche-dev/tranche/rollout/impersonate"
 	"github.com/tranche-dev/tranche/rollout/metrics"
 	"github.com/tranche-dev/tranche/rollout/notify"
@@ -115,6 +116,7 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 		failures:  failures.New(),
 		trials:    &trials{of: map[types.NamespacedName]*trial{}},
 		pods:      podcauses.New(mgr.GetAPIReader(), o.Now),
+		fence:     fence.New(mgr.GetAPIReader()),
 		startup:   sources,
 		abandonment: &abandonment{
 			Client: c, teller: tells, reader: mgr.GetAPIReader(), plans: plans, startup: sources,
@@ -182,6 +184,7 @@ type reconciler struct {
 	clock       *clock.Clock
 	contests    contests
 	confirmed   confirmed
+	fence       *fence.Fence
 }
 
 // Reconcile is one round: observe, decide, act, and write the status that is
@@ -294,7 +297,14 @@ func (r *reconciler) forget(release types.NamespacedName) {
 	r.clock.Forget(release)
 	r.contests.forget(release)
 	r.confirmed.forget(release)
+	r.fence.Forget(release)
 	metrics.Forget(release)
+}
+
+// takesPods reports whether an action makes a ReplicaSet smaller.
+func takesPods(a engine.Action) bool {
+	resize, ok := a.(engine.Resize)
+	return ok && resize.To < *resize.ReplicaSet.Spec.Replicas
 }
 
 // refused reports whether the API server refuses a write, and will until a user changes
@@ -359,7 +369,12 @@ func (r *reconciler) result(ctx context.Context, release types.NamespacedName, w
 func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Decision) error {
 	log := logr.FromContextOrDiscard(ctx).WithValues("revision", d.Status.UpdateRevision, "step", d.Status.CurrentStepIndex)
 	if len(d.Actions) > 0 {
-		if err := r.unchanged(ctx, o.Release); err != nil {
+		if err := r.fence.Release(ctx, o.Release); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(d.Actions, takesPods) {
+		if err := r.fence.Sizes(ctx, client.ObjectKeyFromObject(o.Release), o.Deployment, o.ReplicaSets); err != nil {
 			return err
 		}
 	}

@@ -57,18 +57,19 @@ func userOf(ctx context.Context, c client.Client) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-// MayHandBack returns an error when the policy on held Deployments would refuse the
+// MayHandBack returns a refusal when the policy on held Deployments would refuse the
 // controller's hand-back. asAccount says that the controller writes as a tenant's
 // account: then the policy knows it by a user extra. The answer is kept for a minute. If
-// the controller may not read the policy it returns nil.
-func (a *Account) MayHandBack(ctx context.Context, asAccount bool) error {
+// the controller may not read the policy, there is no refusal. The error is that the API server
+// gave no answer, which is no refusal.
+func (a *Account) MayHandBack(ctx context.Context, asAccount bool) (refusal, err error) {
 	if asAccount {
-		return nil
+		return nil, nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.asked.IsZero() && a.now().Sub(a.asked) < accountFor {
-		return a.problem
+		return a.problem, nil
 	}
 	problem, err := a.ask(ctx)
 	if apierrors.IsForbidden(err) {
@@ -77,10 +78,10 @@ func (a *Account) MayHandBack(ctx context.Context, asAccount bool) error {
 		err = nil
 	}
 	if err != nil {
-		return fmt.Errorf("checking whether ValidatingAdmissionPolicy %s lets the controller hand back: %w", policyHeldDeployments, err)
+		return nil, fmt.Errorf("checking whether ValidatingAdmissionPolicy %s lets the controller hand back: %w", policyHeldDeployments, err)
 	}
 	a.asked, a.problem = a.now(), problem
-	return problem
+	return problem, nil
 }
 
 // ask returns a problem with the account. err says why ask could not find out.

@@ -110,19 +110,18 @@ func TestMayHandBack(t *testing.T) {
 		"who is not told": {reason: "the right may be taken from all users", api: policies{
 			policy: policyWith("['c']"), binding: deny,
 		}, whoami: fmt.Errorf("asking: %w", forbidden)},
-		"not answered": {reason: "it may refuse", api: policies{err: errors.New("timeout")}, want: "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &Account{reader: &tc.api, now: time.Now, whoami: func(context.Context) (string, error) { return ownAccount, tc.whoami }}
-			err := a.MayHandBack(t.Context(), tc.asAccount)
-			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
+			got, err := a.MayHandBack(t.Context(), tc.asAccount)
+			if err != nil || (got == nil) != (tc.want == "") || got != nil && !strings.Contains(got.Error(), tc.want) {
+				t.Errorf("%s: got %v and error %v, want %q", tc.reason, got, err, tc.want)
 			}
 		})
 	}
 }
 
-// An answer is kept for a minute; a failure to ask is not.
+// An answer is kept for a minute. A failure to ask is neither kept nor a refusal.
 func TestMayHandBack_AsksOnceAMinute(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	api := &policies{policy: policyWith("['c']"), binding: bindingWith(admissionv1.Deny), err: errors.New("timeout")}
@@ -130,8 +129,8 @@ func TestMayHandBack_AsksOnceAMinute(t *testing.T) {
 	var got []string
 	ask := func() {
 		before := api.reads
-		err := a.MayHandBack(t.Context(), false)
-		got = append(got, fmt.Sprintf("reads=%d refused=%t", api.reads-before, err != nil))
+		refusal, err := a.MayHandBack(t.Context(), false)
+		got = append(got, fmt.Sprintf("reads=%d refused=%t failed=%t", api.reads-before, refusal != nil, err != nil))
 	}
 	ask()
 	api.err = nil
@@ -141,7 +140,10 @@ func TestMayHandBack_AsksOnceAMinute(t *testing.T) {
 	ask()
 	now = now.Add(time.Second)
 	ask()
-	want := []string{"reads=1 refused=true", "reads=2 refused=true", "reads=0 refused=true", "reads=2 refused=false"}
+	want := []string{
+		"reads=1 refused=false failed=true", "reads=2 refused=true failed=false",
+		"reads=0 refused=true failed=false", "reads=2 refused=false failed=false",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
