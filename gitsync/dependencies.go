@@ -96,7 +96,7 @@ func (l *look) askOther(ctx context.Context, other *v1alpha1.GitSource, commit s
 // source has now, is good for a snapshot, too.
 func (l *look) isRendered(ctx context.Context, s *repository.Snapshot) bool {
 	same := l.gs.Status.AppliedCommit == s.Commit.String()
-	r := desired.Reader{Source: l.gs, Bases: l.bases(ctx), Folders: l.options.Renderer}
+	r := desired.Reader{Source: l.gs, Bases: l.rendering.Bases(ctx, l.since), Folders: l.options.Renderer}
 	switch {
 	case l.gs.Status.AppliedCommit == "":
 		return false
@@ -116,7 +116,7 @@ func (l *look) rendersAsApplied(ctx context.Context, s *repository.Snapshot) boo
 	if l.keep.desired != nil || !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) || s.HasEncodedObject(applied) != nil {
 		return false
 	}
-	r := &desired.Reader{Snapshot: s, Source: l.gs, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.rendersIn()}
+	r := &desired.Reader{Snapshot: s, Source: l.gs, Mapper: l.mapper, Bases: l.rendering.Bases(ctx, l.since), Folders: l.rendering.Folders()}
 	d, rendered, err := r.Read(nil)
 	metrics.Rendered(l.name, rendered)
 	if err != nil || d.HasBases {

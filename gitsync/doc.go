@@ -21,7 +21,7 @@
 //	refusal.go      what is done all the same where a commit is refused
 //	gittree         the tree of a commit as a file system
 //	desired         what a commit says: objects, releases, approvals that count
-//	parked.go       a sync that has no place to render
+//	rendering       where a sync renders, and how it fetches remote bases
 //	apply           what the cluster has of a commit; the stage that tries and applies it
 //	fieldmanager    who writes which field of a governed Deployment
 //	clients         the clients by the account that they write as

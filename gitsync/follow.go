@@ -164,7 +164,7 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signers.P
 	if l.keep.exceeded == nil {
 		l.keep.exceeded = &desired.ExceededCommits{}
 	}
-	r := &desired.Reader{Exceeded: l.keep.exceeded, Snapshot: s, Source: l.gs, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.rendersIn(), Brought: l.keep.brought, Approved: l.keep.approved, Order: l.keep.order, Changes: l.keep.changes, Signatures: by}
+	r := &desired.Reader{Exceeded: l.keep.exceeded, Snapshot: s, Source: l.gs, Mapper: l.mapper, Bases: l.rendering.Bases(ctx, l.since), Folders: l.rendering.Folders(), Brought: l.keep.brought, Approved: l.keep.approved, Order: l.keep.order, Changes: l.keep.changes, Signatures: by}
 	d, rendered, err := r.Read(l.keep.desired)
 	if err != nil {
 		return nil, err

@@ -86,7 +86,7 @@ func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by signe
 // of it. The cluster is not asked for the scope of its kinds: they may be among
 // what is waited for.
 func (l *look) renderWaiting(ctx context.Context, s *repository.Snapshot, by signers.Policy) (*commit, error) {
-	r := &desired.Reader{Snapshot: s, Source: l.gs, Bases: l.bases(ctx), Folders: l.rendersIn(), Brought: map[string]signers.FileOrigin{}, Changes: l.keep.changes, Signatures: by}
+	r := &desired.Reader{Snapshot: s, Source: l.gs, Bases: l.rendering.Bases(ctx, l.since), Folders: l.rendering.Folders(), Brought: map[string]signers.FileOrigin{}, Changes: l.keep.changes, Signatures: by}
 	d, rendered, err := r.Read(nil)
 	metrics.Rendered(l.name, rendered)
 	return &commit{desired: d, renderer: r}, err
@@ -95,7 +95,7 @@ func (l *look) renderWaiting(ctx context.Context, s *repository.Snapshot, by sig
 // putAside takes what went wrong beside the wait into the outcome, with what it is
 // about. It returns what ends the sync.
 func (l *look) putAside(err error, about string) error {
-	if err == nil || l.parked != nil || repository.IsDamaged(err) || isConflict(err) || errors.Is(err, context.Canceled) {
+	if err == nil || l.rendering.Busy() != nil || repository.IsDamaged(err) || isConflict(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	for _, p := range apiproblem.OfSource(l.gs, err) {

@@ -20,7 +20,7 @@ const handBackWithin = time.Minute
 // says that it was too long already.
 func (l *look) timeHandBack(err error) {
 	if len(l.outcome.Waiting) == 0 {
-		if err == nil && l.parked == nil {
+		if err == nil && l.rendering.Busy() == nil {
 			l.keep.handBack = time.Time{}
 		}
 		return

@@ -53,6 +53,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/namedsecrets"
 	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
+	"github.com/tranche-dev/tranche/gitsync/rendering"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/requests"
 	"github.com/tranche-dev/tranche/gitsync/siblings"
@@ -374,7 +375,7 @@ func (r *reconciler) read(ctx context.Context, name types.NamespacedName) (*v1al
 
 func (r *reconciler) newLook(ctx context.Context, gs *v1alpha1.GitSource) *look {
 	name := client.ObjectKeyFromObject(gs)
-	return &look{reconciler: r, gs: gs, name: name, before: gs.Status.DeepCopy(),
+	return &look{reconciler: r, gs: gs, name: name, before: gs.Status.DeepCopy(), rendering: rendering.New(gs, r.options.Renderer, r.remoteBases),
 		log: logr.FromContextOrDiscard(ctx).WithValues("source", name.String(), "branch", gs.Spec.Ref.Branch)}
 }
 
@@ -393,16 +394,13 @@ type look struct {
 	// remoteNow and approvals are what was read in this sync.
 	remoteNow gitserver.Remote
 	approvals gittree.Reads
-	// basesLeft is the time that is left for remote bases; nil: all of it.
-	basesLeft *time.Duration
+	rendering *rendering.Rendering
 	// again: sync again at once.
 	again bool
 	// unclear: objects are kept until another source renders.
 	unclear bool
 	// kept: what is applied was looked at though a newer commit waits.
 	kept bool
-	// parked: there was no place to render; nil: there was.
-	parked desired.Busy
 	// footprint is what the cluster has of the commit; nil: it is to be read again.
 	footprint *footprint.Footprint
 }
@@ -459,7 +457,7 @@ func (l *look) run(ctx context.Context) error {
 				return ctx.Err()
 			}
 			l.since = time.Now()
-		case err == nil, l.parked != nil:
+		case err == nil, l.rendering.Busy() != nil:
 			return err
 		case healed || !repository.IsDamaged(err):
 			l.noteEndedAnyway(ctx)
@@ -521,7 +519,7 @@ func (l *look) secrets() credentials.Reader {
 // siblings is how the sync comes to the other sources of its branch.
 func (l *look) siblings(ctx context.Context) siblings.Access {
 	return siblings.Access{
-		Own: l.own, As: l.clients.As, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.options.Renderer,
+		Own: l.own, As: l.clients.As, Mapper: l.mapper, Bases: l.rendering.Bases(ctx, l.since), Folders: l.options.Renderer,
 		Rendered: func(name types.NamespacedName) *desired.State { return l.recall(name).desired },
 	}
 }
@@ -587,8 +585,8 @@ func (l *look) tellOf(object runtime.Object, kind, reason, message string) {
 func (l *look) conclude(ctx context.Context, err error) error {
 	l.timeHandBack(err)
 	l.remember(l.name, l.keep)
-	if l.parked != nil {
-		l.park()
+	if busy := l.rendering.Busy(); busy != nil {
+		l.requeueOnceFree(busy)
 		return nil
 	}
 	if isConflict(err) {
@@ -628,6 +626,19 @@ func (l *look) conclude(ctx context.Context, err error) error {
 		l.tellSource(was)
 	}
 	return err
+}
+
+// requeueOnceFree queues the source when there may be a place to render. The server need not
+// be asked again for that sync.
+func (l *look) requeueOnceFree(busy desired.Busy) {
+	l.keep.awaiting = sharedFor(l.gs.Spec.IntervalOrDefault())
+	l.remember(l.name, l.keep)
+	l.log.V(1).Info("looking again", "because", busy.Error())
+	free, request := busy.Free(), reconcile.Request{NamespacedName: l.name}
+	go func() {
+		<-free
+		l.queue.Add(request)
+	}()
 }
 
 // report writes the outcome into the status.
@@ -744,7 +755,7 @@ func (l *look) result(err error) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: outcome.AtOnce}, nil
 	case err != nil:
 		return reconcile.Result{}, err
-	case l.parked != nil:
+	case l.rendering.Busy() != nil:
 		return reconcile.Result{RequeueAfter: l.gs.Spec.IntervalOrDefault()}, nil // or once there is a place
 	case l.again:
 		return reconcile.Result{RequeueAfter: outcome.AtOnce}, nil

@@ -52,7 +52,7 @@ func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by signers.Po
 // refused one may have other steps.
 func (l *look) writeBackRefused(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer, refusal error) (step, error) {
 	ps := plan.ProblemsOf(refusal)
-	if c == nil || c.releases == nil || len(ps) == 0 || l.again || l.parked != nil || ctx.Err() != nil || repository.IsDamaged(refusal) {
+	if c == nil || c.releases == nil || len(ps) == 0 || l.again || l.rendering.Busy() != nil || ctx.Err() != nil || repository.IsDamaged(refusal) {
 		return step{}, refusal
 	}
 	next, err := l.writeBack(ctx, r, s, c, o, true)
@@ -63,7 +63,7 @@ func (l *look) writeBackRefused(ctx context.Context, r gitserver.Remote, s *repo
 		return step{}, refusal
 	case len(more) > 0:
 		return step{}, append(slices.Clone(ps), newProblems(ps, more)...)
-	case repository.IsDamaged(err), l.parked != nil:
+	case repository.IsDamaged(err), l.rendering.Busy() != nil:
 		return step{}, err
 	default:
 		l.log.Info("not written back", "because", err.Error())

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/tranche-dev/tranche/gitsync/dependencies"
-	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/requests"
@@ -58,7 +57,8 @@ func TestWanted(t *testing.T) {
 func TestWhoWaitsForOthersSharesAnswers(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
 	r := &reconciler{pending: &requests.Pending{}, last: map[types.NamespacedName]memory{}}
-	l := &look{reconciler: r, name: name, gs: &v1alpha1.GitSource{}, outcome: outcome.Outcome{Awaited: []string{"another one"}}}
+	l := r.newLook(t.Context(), &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}})
+	l.outcome.Awaited = []string{"another one"}
 	if result, err := l.result(nil); err != nil || result.RequeueAfter == 0 {
 		t.Fatal(result, err)
 	}

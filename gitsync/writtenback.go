@@ -43,7 +43,7 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.
 	result, err := writeback.Run(ctx, writeback.Input{
 		Source: l.gs, Remote: r, Mirror: l.mirrors.Of(r), Snapshot: s, State: c.desired, Reader: c.renderer, Governed: c.governed, Observer: o,
 		Account: l.as, Own: l.own, Siblings: l.siblings(ctx), Refused: refused, Then: c.then,
-		Interrupted: func() bool { return l.parked != nil }, Exchanged: func(operation string, begun time.Time, err error) { metrics.Exchanged(l.name, operation, begun, err) },
+		Interrupted: func() bool { return l.rendering.Busy() != nil }, Exchanged: func(operation string, begun time.Time, err error) { metrics.Exchanged(l.name, operation, begun, err) },
 	})
 	l.outcome.Intents = result.Problems
 	for _, made := range result.Commits {

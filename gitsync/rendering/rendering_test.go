@@ -1,4 +1,4 @@
-package gitsync
+package rendering
 
 import (
 	"fmt"
@@ -27,11 +27,11 @@ func TestBases_OneBudget(t *testing.T) {
 	t.Cleanup(slow.Close)
 	gs := &v1alpha1.GitSource{}
 	gs.Spec.Timeout.Duration = 5 * time.Second // a busy machine asks the server before it ends
-	r := &reconciler{remoteBases: repository.NewBases(t.TempDir(), gittree.Limits{})}
+	bases := repository.NewBases(t.TempDir(), gittree.Limits{})
 	for sync := range int32(2) {
-		l := &look{reconciler: r, gs: gs, since: time.Now()}
+		r, since := New(gs, nil, bases), time.Now()
 		for n := range 5 { // the commit, older ones, folders of other sources
-			_, err := l.bases(t.Context())(manifest.RemoteBase{URL: fmt.Sprintf("%s/sync%d/%d", slow.URL, sync, n)})
+			_, err := r.Bases(t.Context(), since)(manifest.RemoteBase{URL: fmt.Sprintf("%s/sync%d/%d", slow.URL, sync, n)})
 			if err == nil || !strings.Contains(err.Error(), "no answer in time") {
 				t.Errorf("base %d: %v", n, err)
 			}
