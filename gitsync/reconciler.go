@@ -150,18 +150,21 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if r.synced, err = freshness.Add(mgr, o.Freshness, o.Selector); err != nil {
 		return err
 	}
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, namedsecrets.Index, requests.SecretsOf); err != nil {
+	indexer := mgr.GetFieldIndexer()
+	if err := indexer.IndexField(context.Background(), &v1alpha1.GitSource{}, namedsecrets.Index, requests.SecretsOf); err != nil {
 		return fmt.Errorf("indexing GitSources by Secret: %w", err)
 	}
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, dependencies.Index, dependencies.Indexed); err != nil {
+	if err := indexer.IndexField(context.Background(), &v1alpha1.GitSource{}, dependencies.Index, dependencies.Indexed); err != nil {
 		return fmt.Errorf("indexing GitSources by what they depend on: %w", err)
 	}
 	w := &requests.Watches{Client: r.status, Pending: pending, Selects: r.isSelected, Applied: r.applied, Cut: r.turns.Cut}
 	selected := predicate.NewPredicateFuncs(r.isSelected)
+	changed := builder.WithPredicates(predicate.And(selected, requests.SpecChanged))
+	pushedElsewhere := builder.WithPredicates(predicate.And(selected, requests.PushedElsewhere))
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("gitsource").
-		Watches(&v1alpha1.GitSource{}, w.Request(true, w.Changed), builder.WithPredicates(predicate.And(selected, requests.SpecChanged))).
-		Watches(&v1alpha1.GitSource{}, w.Request(false, requests.Itself), builder.WithPredicates(predicate.And(selected, requests.PushedElsewhere))).
+		Watches(&v1alpha1.GitSource{}, w.Request(true, w.Changed), changed).
+		Watches(&v1alpha1.GitSource{}, w.Request(false, requests.Itself), pushedElsewhere).
 		Watches(&v1alpha1.GitSource{}, w.Request(false, w.Dependents), builder.WithPredicates(dependencies.ComesReady)).
 		Watches(&appsv1.Deployment{}, w.Request(true, w.Drifted), builder.WithPredicates(requests.DeploymentChanged)).
 		WatchesMetadata(&corev1.Secret{}, w.Request(true, w.SourcesWith), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
@@ -375,8 +378,10 @@ func (r *reconciler) read(ctx context.Context, name types.NamespacedName) (*v1al
 
 func (r *reconciler) newLook(ctx context.Context, gs *v1alpha1.GitSource) *look {
 	name := client.ObjectKeyFromObject(gs)
-	return &look{reconciler: r, gs: gs, name: name, before: gs.Status.DeepCopy(), rendering: rendering.New(gs, r.options.Renderer, r.remoteBases),
-		log: logr.FromContextOrDiscard(ctx).WithValues("source", name.String(), "branch", gs.Spec.Ref.Branch)}
+	return &look{
+		reconciler: r, gs: gs, name: name, before: gs.Status.DeepCopy(), rendering: rendering.New(gs, r.options.Renderer, r.remoteBases),
+		log: logr.FromContextOrDiscard(ctx).WithValues("source", name.String(), "branch", gs.Spec.Ref.Branch),
+	}
 }
 
 // look is one sync of a GitSource, from the repository to the cluster.
@@ -494,18 +499,31 @@ func (l *look) followAndClose(ctx context.Context, r gitserver.Remote, s *reposi
 // unsupported refuses what this version would otherwise ignore: who asks for
 // signatures must not be served without.
 func unsupported(spec *v1alpha1.GitSourceSpec) *plan.Problem {
-	verify := spec.Verify
+	w, v, a := spec.WriteBack, spec.Verify, spec.Approvals
+	noTag := spec.Ref.Commit != "" || spec.Ref.Tag == "" && spec.Ref.SemVer == ""
 	fields := []struct {
 		name, fact string
 		set        bool
 	}{
-		{"spec.writeBack.enabled", "what is written back goes to the branch, and spec.ref pins something else", spec.WriteBack != nil && spec.WriteBack.Enabled && spec.Ref.IsPinned()},
-		{"spec.verify.mode", "spec.ref names no tag that could be signed", verify != nil && verify.Mode != "" && verify.Mode != v1alpha1.VerifyHEAD && (spec.Ref.Commit != "" || spec.Ref.Tag == "" && spec.Ref.SemVer == "")},
-		{"spec.approvals.distinctAuthor", "where spec.approvals.signers is not set, it is not known who approves", spec.Approvals != nil && spec.Approvals.DistinctAuthor && spec.Approvals.Signers == nil},
+		{
+			"spec.writeBack.enabled", "what is written back goes to the branch, and spec.ref pins something else",
+			w != nil && w.Enabled && spec.Ref.IsPinned(),
+		},
+		{
+			"spec.verify.mode", "spec.ref names no tag that could be signed",
+			v != nil && v.Mode != "" && v.Mode != v1alpha1.VerifyHEAD && noTag,
+		},
+		{
+			"spec.approvals.distinctAuthor", "where spec.approvals.signers is not set, it is not known who approves",
+			a != nil && a.DistinctAuthor && a.Signers == nil,
+		},
 	}
 	for _, f := range fields {
 		if f.set {
-			return &plan.Problem{Reason: v1alpha1.ReasonNotSupported, Where: f.name, Err: errors.New(f.fact + ", and nothing is applied without"), Hint: "remove the field if you can do without"}
+			return &plan.Problem{
+				Reason: v1alpha1.ReasonNotSupported, Where: f.name, Err: errors.New(f.fact + ", and nothing is applied without"),
+				Hint: "remove the field if you can do without",
+			}
 		}
 	}
 	return nil
@@ -567,7 +585,9 @@ func (l *look) fetch(ctx context.Context, r gitserver.Remote) (*repository.Snaps
 	}
 	last := l.gs.Status.ObservedCommit
 	if pushed, err := s.ForcePushed(plumbing.NewHash(last)); err == nil && pushed {
-		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", desired.CommitName(l.gs.Spec.Ref.Branch, l.outcome.Commit), plan.ShortCommit(last)))
+		tip := desired.CommitName(l.gs.Spec.Ref.Branch, l.outcome.Commit)
+		message := fmt.Sprintf("%s no longer has %s in its history", tip, plan.ShortCommit(last))
+		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, message)
 	}
 	return s, nil
 }
@@ -614,7 +634,8 @@ func (l *look) conclude(ctx context.Context, err error) error {
 	if err = l.report(ctx); isOutdatedCRD(err) {
 		err = l.reportWithout(ctx, err)
 	}
-	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) { // the status cannot say it: the metrics and the log do
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		// The status cannot say it: the metrics and the log do.
 		l.outcome.Problems = append(apiproblem.OfSource(l.gs, err), l.outcome.Problems...)
 		l.gs.Status.Conditions = l.outcome.Conditions(l.gs.Generation, l.gs.Status.Conditions)
 		l.log.Error(err, "Status not written", "commit", l.outcome.Commit)
@@ -774,7 +795,8 @@ func (l *look) result(err error) (reconcile.Result, error) {
 	}
 	until := time.Now().Add(next)
 	l.keep.rest = &atRest{
-		uid: l.gs.UID, generation: l.gs.Generation, asked: requests.Asked(l.gs), applied: l.gs.Status.AppliedCommit, remote: l.remoteNow, since: l.since, approvals: l.approvals,
+		uid: l.gs.UID, generation: l.gs.Generation, asked: requests.Asked(l.gs), applied: l.gs.Status.AppliedCommit,
+		remote: l.remoteNow, since: l.since, approvals: l.approvals,
 		unready: entriesOf(l.outcome.Unready), interval: l.gs.Spec.IntervalOrDefault(), until: until,
 		version: l.gs.ResourceVersion, footprint: l.footprint, whole: time.Now(),
 	}
@@ -785,8 +807,8 @@ func (l *look) result(err error) (reconcile.Result, error) {
 // settled reports whether nothing is left to do except to sync again.
 func (l *look) settled() bool {
 	o := &l.outcome
-	return !l.gs.Spec.Ref.IsPinned() && len(o.Problems) == 0 && len(o.Intents) == 0 && len(o.Ignored) == 0 && !l.unclear && l.keep.desired != nil && !l.keep.desired.HasBases &&
-		l.keep.desired.Commit == l.gs.Status.AppliedCommit && l.gs.Status.ObservedGeneration == l.gs.Generation
+	return !l.gs.Spec.Ref.IsPinned() && len(o.Problems) == 0 && len(o.Intents) == 0 && len(o.Ignored) == 0 && !l.unclear &&
+		l.keep.desired != nil && !l.keep.desired.HasBases && l.keep.desired.Commit == l.gs.Status.AppliedCommit && l.gs.Status.ObservedGeneration == l.gs.Generation
 }
 
 // restUntil is when to sync an up-to-date source next.
