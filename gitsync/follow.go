@@ -175,7 +175,7 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signers.P
 	if err := prune.RefuseEmpty(l.gs, d.Set); err != nil {
 		return nil, err
 	}
-	if err := l.advance(s, d); err != nil {
+	if err := l.unaffected.Advance(l.log, s, l.gs, d); err != nil {
 		return nil, err
 	}
 	c := &commit{desired: d, renderer: r, wanted: inventory.Set{}, replaced: inventory.Set{}}

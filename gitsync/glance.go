@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/footprint"
@@ -23,7 +22,6 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/requests"
 	"github.com/tranche-dev/tranche/gitsync/signers"
-	"github.com/tranche-dev/tranche/gitsync/unaffected"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -177,7 +175,7 @@ func (l *look) mustNoteSeen(by signers.Policy) bool {
 
 // passed is how far the branch has gone on since the commits in the status of a source,
 // without touching it. It is lost with the process. Then the next sync begins with the
-// commits of the status, see [look.advance].
+// commits of the status, see [unaffected.Checker.Advance].
 type passed struct {
 	uid types.UID
 	// applied is what the status has as the applied commit.
@@ -200,28 +198,6 @@ func (l *look) catchUp() {
 		l.gs.Status.AppliedCommit, l.gs.Status.ObservedCommit = p.tip, p.tip
 		l.gs.Status.Seen = signers.UnionSeen(p.seen, l.gs.Status.Seen)
 	}
-}
-
-// advance takes a commit for applied that renders what the applied one does, as do all
-// commits between the two. A controller that was started since the status was written
-// knows no more than these commits.
-func (l *look) advance(s *repository.Snapshot, d *desired.State) error {
-	from := l.gs.Status.AppliedCommit
-	if from == d.Commit || d.HasBases || l.gs.Spec.Ref.IsPinned() || !apply.IsApplied(l.gs, from) {
-		return nil
-	}
-	approvals, err := unaffected.ApprovalReads(s, l.gs)
-	if err != nil {
-		return err
-	}
-	same, err := l.unaffected.UnchangedSince(s, plumbing.NewHash(from), d.Reads, approvals)
-	switch {
-	case err != nil: // some older commit cannot be read; this one can, and is applied as any other
-		l.log.V(1).Info("not taken for applied", "commit", d.Commit, "because", err.Error())
-	case same:
-		l.gs.Status.AppliedCommit = d.Commit
-	}
-	return nil
 }
 
 // onlyCommitsDiffer reports whether a status is as it was, except for the commits and

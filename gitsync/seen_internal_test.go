@@ -3,9 +3,13 @@ package gitsync
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/signature"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -27,5 +31,45 @@ func TestSeenSinceTheStatus(t *testing.T) {
 	other.keep.passed = l.keep.passed
 	if other.catchUp(); other.gs.Status.AppliedCommit != "d" || len(other.gs.Status.Seen) > 0 {
 		t.Errorf("a status that was written since is taken for an older one: %+v", other.gs.Status)
+	}
+}
+
+// The status must soon have the tips that were seen since it was written, if a key ends
+// before the next status, or within days. A process that starts after that end would not
+// know who has signed before.
+func TestMustNoteSeen(t *testing.T) {
+	t.Parallel()
+	key, now := gittest.NewSSHKey(t, "ed25519", ""), time.Now()
+	ending := func(in time.Duration) *signature.Keys {
+		line := "ada@example.org valid-before=\"" + now.Add(in).UTC().Format("20060102150405") + "Z\" " + key.Public
+		keys, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte(line)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	const day = 24 * time.Hour
+	for why, tc := range map[string]struct {
+		by       signers.Policy
+		interval time.Duration
+		seen     []string
+		notes    bool
+	}{
+		"no key":                         {seen: []string{"b", "a"}},
+		"a key of commits ends soon":     {by: signers.Policy{Verify: ending(day)}, seen: []string{"b", "a"}, notes: true},
+		"a key of approvals ends soon":   {by: signers.Policy{Signers: ending(day)}, seen: []string{"b", "a"}, notes: true},
+		"nothing was seen since":         {by: signers.Policy{Verify: ending(day)}, seen: []string{"a"}},
+		"it ends later":                  {by: signers.Policy{Verify: ending(30 * day)}, seen: []string{"b", "a"}},
+		"it ends before the next status": {by: signers.Policy{Verify: ending(30 * day)}, interval: 60 * day, seen: []string{"b", "a"}, notes: true},
+	} {
+		l := &look{gs: &v1alpha1.GitSource{}, before: &v1alpha1.GitSourceStatus{Seen: []v1alpha1.SeenCommit{{Commit: "a"}}}}
+		for _, commit := range tc.seen {
+			l.gs.Status.Seen = append(l.gs.Status.Seen, v1alpha1.SeenCommit{Commit: commit})
+		}
+		l.keep.rest = &atRest{until: now.Add(tc.interval)}
+		tc.by.Now = now
+		if got := l.mustNoteSeen(tc.by); got != tc.notes {
+			t.Errorf("%s: %t", why, got)
+		}
 	}
 }

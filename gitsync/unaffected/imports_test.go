@@ -10,7 +10,7 @@ import (
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
 		[]string{
-			"gitsync/commitrange", "gitsync/desired", "gitsync/gittree", "gitsync/repository",
+			"gitsync/apply", "gitsync/commitrange", "gitsync/desired", "gitsync/gittree", "gitsync/repository",
 			"plan/manifest", "plan/v1alpha1",
 		},
 		[]string{"k8s.io/client-go", "sigs.k8s.io/"})

@@ -2,7 +2,9 @@ package unaffected
 
 import (
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-logr/logr"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/commitrange"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -69,4 +71,26 @@ func ApprovalReads(s *repository.Snapshot, gs *v1alpha1.GitSource) (gittree.Read
 		return nil, err
 	}
 	return t.Reads(), nil
+}
+
+// Advance takes a commit for applied in the status of a source. The commit renders what the
+// applied one does, as do all commits between the two. A controller that was started since the
+// status was written knows no more than these commits.
+func (c *Checker) Advance(log logr.Logger, s *repository.Snapshot, gs *v1alpha1.GitSource, d *desired.State) error {
+	from := gs.Status.AppliedCommit
+	if from == d.Commit || d.HasBases || gs.Spec.Ref.IsPinned() || !apply.IsApplied(gs, from) {
+		return nil
+	}
+	approvals, err := ApprovalReads(s, gs)
+	if err != nil {
+		return err
+	}
+	same, err := c.UnchangedSince(s, plumbing.NewHash(from), d.Reads, approvals)
+	switch {
+	case err != nil: // some older commit cannot be read; this one can, and is applied as any other
+		log.V(1).Info("not taken for applied", "commit", d.Commit, "because", err.Error())
+	case same:
+		gs.Status.AppliedCommit = d.Commit
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package gitsync
+package unaffected
 
 import (
 	"fmt"
@@ -6,12 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+	"github.com/go-logr/logr"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/commitrange"
@@ -19,9 +19,6 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
-	"github.com/tranche-dev/tranche/gitsync/signature"
-	"github.com/tranche-dev/tranche/gitsync/signers"
-	"github.com/tranche-dev/tranche/gitsync/unaffected"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -66,9 +63,8 @@ func TestAdvance(t *testing.T) {
 			s, reads := readAt(t, repo, file)
 			gs := &v1alpha1.GitSource{Spec: v1alpha1.GitSourceSpec{Path: "deploy", Ref: tc.ref}}
 			gs.Status.AppliedCommit, gs.Status.AppliedWith = from, apply.Digest(&gs.Spec)+tc.with
-			l := &look{reconciler: &reconciler{}, gs: gs}
 			tip := s.Commit.String()
-			if err := l.advance(s, &desired.State{Commit: tip, Reads: reads, HasBases: tc.hasBases}); err != nil {
+			if err := (&Checker{}).Advance(logr.Discard(), s, gs, &desired.State{Commit: tip, Reads: reads, HasBases: tc.hasBases}); err != nil {
 				t.Fatal(err)
 			}
 			if at := gs.Status.AppliedCommit; (at == tip) != tc.advances || at != from && !tc.advances {
@@ -115,51 +111,11 @@ func TestIsUntouched(t *testing.T) {
 			set := &plan.Set{Releases: make([]plan.Release, tc.releases)}
 			state := &desired.State{Set: set, Reads: reads}
 			gs := &v1alpha1.GitSource{Spec: v1alpha1.GitSourceSpec{Path: "deploy"}}
-			got, err := (&unaffected.Checker{}).IsUntouched(s, gs, state, nil, plumbing.NewHash(from))
+			got, err := (&Checker{}).IsUntouched(s, gs, state, nil, plumbing.NewHash(from))
 			if err != nil || got != tc.untouched {
 				t.Errorf("untouched %t, %v", got, err)
 			}
 		})
-	}
-}
-
-// The status must soon have the tips that were seen since it was written, if a key ends
-// before the next status, or within days. A process that starts after that end would not
-// know who has signed before.
-func TestMustNoteSeen(t *testing.T) {
-	t.Parallel()
-	key, now := gittest.NewSSHKey(t, "ed25519", ""), time.Now()
-	ending := func(in time.Duration) *signature.Keys {
-		line := "ada@example.org valid-before=\"" + now.Add(in).UTC().Format("20060102150405") + "Z\" " + key.Public
-		keys, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte(line)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return keys
-	}
-	const day = 24 * time.Hour
-	for why, tc := range map[string]struct {
-		by       signers.Policy
-		interval time.Duration
-		seen     []string
-		notes    bool
-	}{
-		"no key":                         {seen: []string{"b", "a"}},
-		"a key of commits ends soon":     {by: signers.Policy{Verify: ending(day)}, seen: []string{"b", "a"}, notes: true},
-		"a key of approvals ends soon":   {by: signers.Policy{Signers: ending(day)}, seen: []string{"b", "a"}, notes: true},
-		"nothing was seen since":         {by: signers.Policy{Verify: ending(day)}, seen: []string{"a"}},
-		"it ends later":                  {by: signers.Policy{Verify: ending(30 * day)}, seen: []string{"b", "a"}},
-		"it ends before the next status": {by: signers.Policy{Verify: ending(30 * day)}, interval: 60 * day, seen: []string{"b", "a"}, notes: true},
-	} {
-		l := &look{gs: &v1alpha1.GitSource{}, before: &v1alpha1.GitSourceStatus{Seen: []v1alpha1.SeenCommit{{Commit: "a"}}}}
-		for _, commit := range tc.seen {
-			l.gs.Status.Seen = append(l.gs.Status.Seen, v1alpha1.SeenCommit{Commit: commit})
-		}
-		l.keep.rest = &atRest{until: now.Add(tc.interval)}
-		tc.by.Now = now
-		if got := l.mustNoteSeen(tc.by); got != tc.notes {
-			t.Errorf("%s: %t", why, got)
-		}
 	}
 }
 
