@@ -76,7 +76,8 @@ func (l *look) hasApplied(ctx context.Context, other *v1alpha1.GitSource, s *rep
 // askOther asks a source that another controller looks at for a sync: only that one knows
 // whether a commit touches it. It is asked once for each commit.
 func (l *look) askOther(ctx context.Context, other *v1alpha1.GitSource, commit string) error {
-	if l.isSelected(other) || other.Status.ObservedCommit == commit || requests.Asked(other) == commit || requests.Asked(other) == v1alpha1.AnnotationReconcileDisabled {
+	asked := requests.Asked(other)
+	if l.isSelected(other) || other.Status.ObservedCommit == commit || asked == commit || asked == v1alpha1.AnnotationReconcileDisabled {
 		return nil
 	}
 	old := other.DeepCopy()

@@ -22,6 +22,8 @@
 //	gittree         the tree of a commit as a file system
 //	desired         what a commit says: objects, releases, approvals that count
 //	rendering       where a sync renders, and how it fetches remote bases
+//	terms           what of a commit counts before a signer approves other plans
+//	changeset       what a commit changes in the cluster
 //	apply           what the cluster has of a commit; the stage that tries and applies it
 //	fieldmanager    who writes which field of a governed Deployment
 //	clients         the clients by the account that they write as

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/changeset"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
@@ -63,7 +64,7 @@ func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *repository.
 // It is nil if there is none, or if it was not applied whole with the spec that the
 // source has now. It is nil, too, if the commit has left the repository: then the
 // desired state is not known.
-func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by signers.Policy, o *apply.Observer) (*commit, error) {
+func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by signers.Policy, o *apply.Observer) (*changeset.Changes, error) {
 	hash := plumbing.NewHash(l.gs.Status.AppliedCommit)
 	if !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) || s.HasEncodedObject(hash) != nil {
 		return nil, nil
@@ -85,11 +86,14 @@ func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by signe
 // renderWaiting renders the commit that waits, for what is to be committed on top
 // of it. The cluster is not asked for the scope of its kinds: they may be among
 // what is waited for.
-func (l *look) renderWaiting(ctx context.Context, s *repository.Snapshot, by signers.Policy) (*commit, error) {
-	r := &desired.Reader{Snapshot: s, Source: l.gs, Bases: l.rendering.Bases(ctx, l.since), Folders: l.rendering.Folders(), Brought: map[string]signers.FileOrigin{}, Changes: l.keep.changes, Signatures: by}
+func (l *look) renderWaiting(ctx context.Context, s *repository.Snapshot, by signers.Policy) (*changeset.Changes, error) {
+	r := &desired.Reader{
+		Snapshot: s, Source: l.gs, Bases: l.rendering.Bases(ctx, l.since), Folders: l.rendering.Folders(),
+		Brought: map[string]signers.FileOrigin{}, Changes: l.keep.changes, Signatures: by,
+	}
 	d, rendered, err := r.Read(nil)
 	metrics.Rendered(l.name, rendered)
-	return &commit{desired: d, renderer: r}, err
+	return &changeset.Changes{Desired: d, Reader: r}, err
 }
 
 // putAside takes what went wrong beside the wait into the outcome, with what it is

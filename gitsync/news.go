@@ -76,7 +76,8 @@ func (l *look) hasFailed(ready *metav1.Condition) bool {
 	if ready.Status != metav1.ConditionFalse || len(l.outcome.Problems) == 0 && !l.outcome.Overdue {
 		return false
 	}
-	return meta.IsStatusConditionTrue(l.gs.Status.Conditions, v1alpha1.ConditionStalled) || time.Since(ready.LastTransitionTime.Time) >= patientFor
+	stalled := meta.IsStatusConditionTrue(l.gs.Status.Conditions, v1alpha1.ConditionStalled)
+	return stalled || time.Since(ready.LastTransitionTime.Time) >= patientFor
 }
 
 // authorIn is the author of a commit; empty where it is not to be read.

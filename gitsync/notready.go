@@ -3,20 +3,20 @@ package gitsync
 import (
 	"context"
 	"fmt"
-	"slices"
 
+	"github.com/tranche-dev/tranche/gitsync/changeset"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/readiness"
 )
 
 // readyOf finds out which of the objects of a commit are not ready, where
 // spec.wait asks for it.
-func (l *look) readyOf(c *commit) {
+func (l *look) readyOf(c *changeset.Changes) {
 	l.outcome.Unready = nil
 	if !l.gs.Spec.Wait {
 		return
 	}
-	for _, t := range slices.Concat(c.targets, c.releases) {
+	for _, t := range c.All() {
 		u := t.Applied
 		if u == nil {
 			u = t.Live

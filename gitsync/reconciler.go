@@ -808,7 +808,8 @@ func (l *look) result(err error) (reconcile.Result, error) {
 func (l *look) settled() bool {
 	o := &l.outcome
 	return !l.gs.Spec.Ref.IsPinned() && len(o.Problems) == 0 && len(o.Intents) == 0 && len(o.Ignored) == 0 && !l.unclear &&
-		l.keep.desired != nil && !l.keep.desired.HasBases && l.keep.desired.Commit == l.gs.Status.AppliedCommit && l.gs.Status.ObservedGeneration == l.gs.Generation
+		l.keep.desired != nil && !l.keep.desired.HasBases &&
+		l.keep.desired.Commit == l.gs.Status.AppliedCommit && l.gs.Status.ObservedGeneration == l.gs.Generation
 }
 
 // restUntil is when to sync an up-to-date source next.

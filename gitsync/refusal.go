@@ -8,6 +8,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/changeset"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/namedsecrets"
@@ -18,14 +19,14 @@ import (
 
 // refuse does what can be done where a commit is refused, and returns the refusal with
 // what waits for it. The commit is nil where it does not render.
-func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by signers.Policy, c *commit, refusal error) error {
+func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by signers.Policy, c *changeset.Changes, refusal error) error {
 	ps := plan.ProblemsOf(refusal)
 	if len(ps) == 0 || ctx.Err() != nil || repository.IsDamaged(refusal) { // a mirror that is healed may render
 		return refusal
 	}
 	ps = slices.Clone(ps)
 	o := apply.NewObserver(l.gs, l.as, l.own)
-	if c != nil && c.releases != nil {
+	if c != nil && c.Releases != nil {
 		waiting, result, more := l.stage(c, o).MoveOn(ctx)
 		l.take(result)
 		ps = append(ps, more...)
@@ -50,9 +51,12 @@ func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by signers.Po
 // it, so it makes nothing worse. Without it the branch would bring the revision that
 // failed again. An approval given in the cluster waits for a commit that is applied: the
 // refused one may have other steps.
-func (l *look) writeBackRefused(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer, refusal error) (step, error) {
+func (l *look) writeBackRefused(
+	ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *changeset.Changes, o *apply.Observer, refusal error,
+) (step, error) {
 	ps := plan.ProblemsOf(refusal)
-	if c == nil || c.releases == nil || len(ps) == 0 || l.again || l.rendering.Busy() != nil || ctx.Err() != nil || repository.IsDamaged(refusal) {
+	interrupted := l.again || l.rendering.Busy() != nil || ctx.Err() != nil
+	if c == nil || c.Releases == nil || len(ps) == 0 || interrupted || repository.IsDamaged(refusal) {
 		return step{}, refusal
 	}
 	next, err := l.writeBack(ctx, r, s, c, o, true)
@@ -81,7 +85,9 @@ func newProblems(known, list plan.Problems) plan.Problems {
 // keepUp brings again what was deleted or changed of the commit that is applied. It
 // does so object by object: one that is refused today keeps no other from coming back.
 // It brings only those BatchReleases that are gone.
-func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signers.Policy, c *commit, o *apply.Observer) (plan.Problems, error) {
+func (l *look) keepUp(
+	ctx context.Context, s *repository.Snapshot, by signers.Policy, c *changeset.Changes, o *apply.Observer,
+) (plan.Problems, error) {
 	var refused *apply.Stage
 	if c != nil {
 		refused = l.stage(c, o)
@@ -89,7 +95,7 @@ func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signers.Po
 	if !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) {
 		return refused.Gone(), nil
 	}
-	if c == nil || c.desired.Commit != l.gs.Status.AppliedCommit {
+	if c == nil || c.Desired.Commit != l.gs.Status.AppliedCommit {
 		ignored, withheld, approvals := l.outcome.Ignored, l.outcome.Withheld, l.approvals
 		var err error
 		c, err = l.prepareApplied(ctx, s, by, o)
@@ -100,7 +106,7 @@ func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signers.Po
 	}
 	// A Secret that a GitSource names by now stays as it is. It is in the message where the
 	// commit is refused for it; the branch need not have it any more.
-	if err := namedsecrets.Check(ctx, l.status, l.gs, c.targets); err != nil && len(plan.ProblemsOf(err)) == 0 {
+	if err := namedsecrets.Check(ctx, l.status, l.gs, c.Targets); err != nil && len(plan.ProblemsOf(err)) == 0 {
 		return nil, err
 	}
 	result, ps := l.stage(c, o).Restore(ctx, refused)
@@ -109,7 +115,9 @@ func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signers.Po
 }
 
 // prepareApplied renders the commit that is applied, and reads the cluster's side of it.
-func (l *look) prepareApplied(ctx context.Context, s *repository.Snapshot, by signers.Policy, o *apply.Observer) (*commit, error) {
+func (l *look) prepareApplied(
+	ctx context.Context, s *repository.Snapshot, by signers.Policy, o *apply.Observer,
+) (*changeset.Changes, error) {
 	hash := plumbing.NewHash(l.gs.Status.AppliedCommit)
 	if s.HasEncodedObject(hash) != nil {
 		return nil, nil

@@ -1,4 +1,4 @@
-package gitsync
+package changeset
 
 import (
 	"context"
@@ -10,16 +10,17 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// tellRivals says which plans of the commit do not govern their Deployments, since the
+// conflictingPlans returns which plans of the commit do not govern their Deployments, since the
 // older one of another GitSource does.
-func (l *look) tellRivals(ctx context.Context, o *apply.Observer, targets []*apply.Target, releases []plan.Release) error {
+func (in *Input) conflictingPlans(ctx context.Context, targets []*apply.Target) (plan.Problems, error) {
+	var ps plan.Problems
 	for i, t := range targets {
-		deployment := plan.WorkloadOf(&releases[i])
-		plans, err := o.PlansFor(ctx, deployment)
+		deployment := plan.WorkloadOf(&in.Governed.Set.Releases[i])
+		plans, err := in.Observer.PlansFor(ctx, deployment)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if len(plans) == 0 || inventory.IsOwned(&plans[0], l.gs) || plans[0].Name == t.GetName() {
+		if len(plans) == 0 || inventory.IsOwned(&plans[0], in.Source) || plans[0].Name == t.GetName() {
 			continue
 		}
 		from := plans[0].Labels
@@ -28,7 +29,7 @@ func (l *look) tellRivals(ctx context.Context, o *apply.Observer, targets []*app
 		}
 		fact := fmt.Sprintf("it does not govern Deployment %s: BatchRelease %s of GitSource %s/%s is older and does",
 			deployment.Name, plans[0].Name, from[v1alpha1.LabelSourceNamespace], from[v1alpha1.LabelSource])
-		l.outcome.Ignored = append(l.outcome.Ignored, t.Problem(v1alpha1.ReasonAnotherPlan, fact, "remove one of the two plans"))
+		ps = append(ps, t.Problem(v1alpha1.ReasonAnotherPlan, fact, "remove one of the two plans"))
 	}
-	return nil
+	return ps, nil
 }

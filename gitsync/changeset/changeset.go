@@ -1,0 +1,91 @@
+package changeset
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/prune"
+	"github.com/tranche-dev/tranche/gitsync/siblings"
+	"github.com/tranche-dev/tranche/gitsync/terms"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// Input is a rendered commit, and how to read the cluster's side of it.
+type Input struct {
+	// Source is the GitSource. Releases that have ended are added to its status.
+	Source *v1alpha1.GitSource
+	// Desired is what the commit says, as Reader has read it. Governed is what of it counts.
+	Desired  *desired.State
+	Reader   *desired.Reader
+	Governed *terms.Governed
+	Observer *apply.Observer
+	// Own reads past the cache.
+	Own      client.Reader
+	Siblings siblings.Access
+	// Selector picks the GitSources of this controller; nil: all.
+	Selector labels.Selector
+}
+
+// Changes are what is to be done for one commit.
+type Changes struct {
+	Desired *desired.State
+	Reader  *desired.Reader
+	// Governed is what of Desired counts, and is applied.
+	Governed *terms.Governed
+	// Targets are the objects, and Releases the BatchReleases.
+	Targets, Releases []*apply.Target
+	// Wanted is the inventory once all is applied.
+	Wanted inventory.Set
+	Heirs  siblings.Heirs
+	// Replaced are the BatchReleases that others have taken over from.
+	Replaced inventory.Set
+	// Then are the BatchReleases of Releases as the commit has them, and Now, by name,
+	// those of the cluster that they take the place of.
+	Then []*v1alpha1.BatchRelease
+	Now  map[string]*v1alpha1.BatchRelease
+	// Ignored is what is left out and does no harm. Withheld are the objects that a signer has
+	// to approve first.
+	Ignored  plan.Problems
+	Withheld []string
+}
+
+// All returns the targets in the order of application.
+func (c *Changes) All() []*apply.Target { return slices.Concat(c.Targets, c.Releases) }
+
+// Prepare reads the cluster's side of a commit. If the commit has problems, they are the error,
+// and the changes are returned with them.
+func Prepare(ctx context.Context, in Input) (*Changes, error) {
+	c := &Changes{
+		Desired: in.Desired, Reader: in.Reader, Governed: in.Governed, Wanted: inventory.Set{}, Replaced: inventory.Set{},
+		Withheld: in.Governed.Withheld,
+	}
+	targets, refused := in.Observer.Targets(ctx, in.Governed.Set)
+	if refused != nil && len(plan.ProblemsOf(refused)) == 0 {
+		return nil, refused
+	}
+	c.Targets = targets
+	err := in.releases(ctx, c)
+	if err != nil && (c.Releases == nil || len(plan.ProblemsOf(err)) == 0) {
+		return nil, err
+	}
+	c.leaveAlone()
+	if ps := slices.Concat(plan.ProblemsOf(refused), plan.ProblemsOf(err)); len(ps) > 0 {
+		return c, ps
+	}
+	c.Wanted = c.Governed.Keeps.Union(c.Wanted)
+	for _, t := range c.All() {
+		c.Wanted.Add(t.Entry())
+	}
+	if c.Heirs, err = in.Siblings.HeirsOf(ctx, in.Source, in.Reader.Snapshot, c.Wanted); err != nil {
+		return nil, err
+	}
+	before := inventory.Read(in.Source.Status.Inventory)
+	return c, prune.CheckLimit(in.Source, before, c.Heirs.Certain().Union(c.Wanted), c.Desired.Commit)
+}
