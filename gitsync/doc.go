@@ -41,6 +41,7 @@
 //	revert          what commits brought is taken back
 //	gitobject       blobs, trees and commits in memory; merges; trailers
 //	outcome         how a sync went: conditions, and when the next one is
+//	report          the status of a sync, and the events after it
 //	requests        why a source is synced: changes, drift, pushes, decisions of releases
 //	freshness       which sources are no longer synced
 //	refwatch        local repositories: a push is noticed at once

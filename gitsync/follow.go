@@ -114,9 +114,10 @@ func (l *look) stage(c *changeset.Changes, o *apply.Observer) *apply.Stage {
 	return apply.NewStage(apply.Input{
 		Applier: &apply.Applier{Source: l.gs, Client: l.as, Commit: c.Desired.Commit}, Observer: o, Status: l.status,
 		Set: c.Governed.Set, Targets: c.Targets, Releases: c.Releases, Then: c.Then, Governing: c.Now,
-		Before: l.before.Inventory, Autoscaled: l.keep.autoscaled, Asked: requests.IsAsked(l.gs), Branch: l.outcome.Branch, Tip: l.outcome.Commit,
+		Before: l.report.Written().Inventory, Autoscaled: l.keep.autoscaled, Asked: requests.IsAsked(l.gs),
+		Branch: l.outcome.Branch, Tip: l.outcome.Commit,
 		Cache: l.keep.trials, Contests: l.keep.contests, Log: l.log,
-		Record:    func(e apply.Event) { l.tellOf(e.Object, e.Type, e.Reason, e.Message) },
+		Record:    func(e apply.Event) { l.recordEventOf(e.Object, e.Type, e.Reason, e.Message) },
 		BeforeEnd: func(ctx context.Context, e inventory.Entry) error { return l.noteEnded(ctx, e) },
 	})
 }
@@ -185,22 +186,22 @@ func (l *look) reader(ctx context.Context, s *repository.Snapshot, by signers.Po
 // announce writes the inventory of what is about to be applied together with
 // that of what was: whatever happens from here on, nothing is lost.
 func (l *look) announce(ctx context.Context, c *changeset.Changes) error {
-	l.gs.Status.Inventory = c.Wanted.Union(inventory.Read(l.before.Inventory)).Status()
+	l.gs.Status.Inventory = c.Wanted.Union(inventory.Read(l.report.Written().Inventory)).Status()
 	l.gs.Status.Plans = slices.Concat(c.Governed.Plans, c.Governed.Ending)
 	replay.UsePlanApprovals(&l.gs.Status, time.Now(), c.Governed.Used)
 	if apply.IsApplied(l.gs, c.Desired.Commit) {
-		if l.onlyCommitsDiffer() {
+		if l.report.OnlyCommitsDiffer() {
 			return nil // they are written with the end of the sync
 		}
-		return l.save(ctx)
+		return l.report.Save(ctx)
 	}
 	l.gs.Status.AppliedWith = ""
-	if c.Desired.Commit == l.before.ObservedCommit {
-		return l.save(ctx)
+	if c.Desired.Commit == l.report.Written().ObservedCommit {
+		return l.report.Save(ctx)
 	}
 	l.gs.Status.ObservedCommit = c.Desired.Commit
 	l.outcome.Applying = true
-	err := l.report(ctx)
+	err := l.report.Report(ctx, &l.outcome)
 	l.outcome.Applying = false
 	return err
 }
@@ -232,7 +233,7 @@ func (l *look) finish(ctx context.Context, c *changeset.Changes, whole bool) err
 	if l.gs.Status.AppliedCommit != c.Desired.Commit {
 		l.gs.Status.AppliedCommit = c.Desired.Commit
 		name := desired.CommitName(l.outcome.Branch, c.Desired.Commit)
-		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonApplied, fmt.Sprintf("applied %s: %d objects", name, len(c.Wanted)))
+		l.recordEvent(corev1.EventTypeNormal, v1alpha1.ReasonApplied, fmt.Sprintf("applied %s: %d objects", name, len(c.Wanted)))
 	}
 	return nil
 }
@@ -253,7 +254,7 @@ func (l *look) end(ctx context.Context) error {
 		return l.conclude(ctx, err)
 	}
 	if uninstalled {
-		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonOrphaned,
+		l.recordEvent(corev1.EventTypeWarning, v1alpha1.ReasonOrphaned,
 			"the GitSource goes with its CRD, and what it applied stays in the cluster: delete the GitSource itself to prune")
 		l.gs.Status.Kept = nil
 	}
@@ -269,7 +270,7 @@ func (l *look) end(ctx context.Context) error {
 		}
 	}
 	if kept := departed.InUse(l.gs.Status.Kept); len(kept) > 0 {
-		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonOrphaned,
+		l.recordEvent(corev1.EventTypeWarning, v1alpha1.ReasonOrphaned,
 			"the GitSource is deleted, and in the cluster stays what is in use: "+plan.JoinNames(kept))
 	}
 	old := l.gs.DeepCopy()
@@ -304,7 +305,7 @@ func (l *look) prune(ctx context.Context, gone []inventory.Entry, h siblings.Hei
 	result, err := departed.Run(ctx, departed.Input{
 		Source: l.gs, Account: l.as, Own: l.own, Heirs: h, Ending: l.outcome.Ending, BeforeEnd: l.noteEnded,
 		Record: func(about runtime.Object, reason, message string) {
-			l.tellOf(about, corev1.EventTypeNormal, reason, message)
+			l.recordEventOf(about, corev1.EventTypeNormal, reason, message)
 		},
 	}, gone)
 	l.unclear, l.again = result.Unclear, l.again || result.AutoscalerGone
@@ -320,7 +321,7 @@ func (l *look) noteEnded(ctx context.Context, plans ...inventory.Entry) error {
 	if err := departed.AddReleases(ctx, l.own, l.gs, plans...); err != nil {
 		return err
 	}
-	return l.save(ctx)
+	return l.report.Save(ctx)
 }
 
 // noteEndedAnyway adds the ended releases of all plans where a commit was refused:

@@ -66,8 +66,7 @@ func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep
 	if err := r.status.Get(ctx, name, &gs); err != nil || !keep.rest.isOf(&gs) || !r.isSelected(&gs) {
 		return reconcile.Result{}, false
 	}
-	l := r.newLook(ctx, &gs)
-	l.keep, l.since = keep, w.Since
+	l := r.newLook(ctx, &gs, keep, w.Since)
 	l.catchUp()
 	if w.Elapsed {
 		if err := l.unmoved(ctx); err != nil {
@@ -115,7 +114,7 @@ func (l *look) untouched(ctx context.Context) (*repository.Snapshot, error) {
 // status is written only where it says something else of the source than before. At the end of
 // an interval it is also written if there were such commits.
 func (l *look) glance(ctx context.Context, s *repository.Snapshot, elapsed bool) error {
-	written := l.before.AppliedCommit
+	written := l.report.Written().AppliedCommit
 	l.outcome = outcome.Outcome{Branch: l.gs.Spec.Ref.Branch, Commit: written}
 	l.noteSeen(s)
 	by, err := l.signatures(ctx)
@@ -137,7 +136,8 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot, elapsed bool)
 	}
 	l.keep.passed = passed{uid: l.gs.UID, applied: written, tip: tip, seen: l.gs.Status.Seen}
 	conditions := l.outcome.Conditions(l.gs.Generation, l.gs.Status.Conditions)
-	if !equality.Semantic.DeepEqual(conditions, l.gs.Status.Conditions) || l.mustNoteSeen(by) || elapsed && tip != written {
+	noteSeen := mustNoteSeen(by, l.keep.rest.until, l.report.Written().Seen, l.gs.Status.Seen)
+	if !equality.Semantic.DeepEqual(conditions, l.gs.Status.Conditions) || noteSeen || elapsed && tip != written {
 		rest := *l.keep.rest
 		rest.applied = tip
 		l.keep.rest = &rest
@@ -162,13 +162,12 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot, elapsed bool)
 const notedBefore = 7 * 24 * time.Hour
 
 // mustNoteSeen reports whether the tips that were seen since the status was written have to
-// be in it soon.
-func (l *look) mustNoteSeen(by signers.Policy) bool {
+// be in it soon. The next status may be written only at the given time.
+func mustNoteSeen(by signers.Policy, next time.Time, before, now []v1alpha1.SeenCommit) bool {
 	until := by.Now.Add(notedBefore)
-	if rest := l.keep.rest.until; rest.After(until) {
-		until = rest
+	if next.After(until) {
+		until = next
 	}
-	now, before := l.gs.Status.Seen, l.before.Seen
 	isNew := len(now) > 0 && (len(before) == 0 || now[0].Commit != before[0].Commit)
 	return isNew && (by.Verify.EndBetween(by.Now, until) || by.Signers.EndBetween(by.Now, until))
 }
@@ -198,14 +197,6 @@ func (l *look) catchUp() {
 		l.gs.Status.AppliedCommit, l.gs.Status.ObservedCommit = p.tip, p.tip
 		l.gs.Status.Seen = signers.UnionSeen(p.seen, l.gs.Status.Seen)
 	}
-}
-
-// onlyCommitsDiffer reports whether a status is as it was, except for the commits and
-// the tips that were seen.
-func (l *look) onlyCommitsDiffer() bool {
-	was := l.before.DeepCopy()
-	was.AppliedCommit, was.ObservedCommit, was.Seen = l.gs.Status.AppliedCommit, l.gs.Status.ObservedCommit, l.gs.Status.Seen
-	return equality.Semantic.DeepEqual(was, &l.gs.Status)
 }
 
 // noteSeen adds what a snapshot is at to the status, where signatures are asked for.

@@ -6,19 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,6 +52,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/gitsync/rendering"
+	"github.com/tranche-dev/tranche/gitsync/report"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/requests"
 	"github.com/tranche-dev/tranche/gitsync/siblings"
@@ -113,6 +112,9 @@ type Options struct {
 	// there is no other.
 	MayPush func() error
 }
+
+// SourceNews is that a branch can no longer be followed, or that it can again.
+type SourceNews = report.SourceNews
 
 // Renderer is [manifest.Render] somewhere else, as package sandbox does it.
 type Renderer = desired.FolderRenderer
@@ -235,18 +237,15 @@ type memory struct {
 	order    gitobject.Precedence       // of the commits that brought approvals
 	changes  authors.Known              // see signatures
 	places   map[string][]signers.Place // see signatures
-	ignored  string                     // the approvals that were reported
-	failure  string                     // of the source, that was notified
-	notes    string                     // that are there, as far as we know
-	rest     *atRest                    // nil while something is left to do
+	reported report.Known
+	notes    string  // that are there, as far as we know
+	rest     *atRest // nil while something is left to do
 	passed   passed
 	trials   apply.DryRunCache
 	// awaiting is how old an answer of the server may be for the next sync, while other
 	// sources are waited for. A thousand may wait for one.
 	awaiting time.Duration
 	interim  interim
-	// handBack is when the wait for hand-backs began; zero: none is waited for.
-	handBack time.Time
 	// autoscaled is what of all that was applied last had an autoscaler.
 	autoscaled map[string]bool
 	// contests are the objects with drift, by entry.
@@ -345,8 +344,7 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	l := r.newLook(ctx, gs)
-	l.keep, l.since = keep, w.Since
+	l := r.newLook(ctx, gs, keep, w.Since)
 	if gs.DeletionTimestamp != nil {
 		r.turns.Spare(req.NamespacedName)
 		return l.result(l.end(ctx))
@@ -376,11 +374,16 @@ func (r *reconciler) read(ctx context.Context, name types.NamespacedName) (*v1al
 	return &gs, r.own.Get(ctx, name, &gs)
 }
 
-func (r *reconciler) newLook(ctx context.Context, gs *v1alpha1.GitSource) *look {
+func (r *reconciler) newLook(ctx context.Context, gs *v1alpha1.GitSource, keep memory, since time.Time) *look {
 	name := client.ObjectKeyFromObject(gs)
+	log := logr.FromContextOrDiscard(ctx).WithValues("source", name.String(), "branch", gs.Spec.Ref.Branch)
 	return &look{
-		reconciler: r, gs: gs, name: name, before: gs.Status.DeepCopy(), rendering: rendering.New(gs, r.options.Renderer, r.remoteBases),
-		log: logr.FromContextOrDiscard(ctx).WithValues("source", name.String(), "branch", gs.Spec.Ref.Branch),
+		reconciler: r, gs: gs, name: name, log: log, keep: keep, since: since,
+		rendering: rendering.New(gs, r.options.Renderer, r.remoteBases),
+		report: report.New(report.Input{
+			Source: gs, Client: r.status, Events: r.events, Log: log, Known: keep.reported,
+			HandBackWithin: r.options.HandBackWithin, Notify: r.options.Tell,
+		}),
 	}
 }
 
@@ -389,7 +392,7 @@ type look struct {
 	*reconciler
 	gs     *v1alpha1.GitSource
 	name   types.NamespacedName
-	before *v1alpha1.GitSourceStatus
+	report *report.Writer
 	log    logr.Logger
 	as     client.Client // reads and writes what is applied
 	since  time.Time     // what the server said before is too old
@@ -580,30 +583,30 @@ func (l *look) fetch(ctx context.Context, r gitserver.Remote) (*repository.Snaps
 	l.outcome.Branch, l.outcome.Commit = credentials.RefName(l.gs, s), s.Commit.String()
 	l.noteSeen(s)
 	l.log.V(1).Info("looked", "commit", s.Commit.String(), "fetched", s.Fetched)
-	if l.before.ObservedGeneration != l.gs.Generation || l.gs.Spec.Ref.IsPinned() {
+	if l.report.Written().ObservedGeneration != l.gs.Generation || l.gs.Spec.Ref.IsPinned() {
 		return s, nil // that commit may be of another branch, tag or repository
 	}
 	last := l.gs.Status.ObservedCommit
 	if pushed, err := s.ForcePushed(plumbing.NewHash(last)); err == nil && pushed {
 		tip := desired.CommitName(l.gs.Spec.Ref.Branch, l.outcome.Commit)
 		message := fmt.Sprintf("%s no longer has %s in its history", tip, plan.ShortCommit(last))
-		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, message)
+		l.recordEvent(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, message)
 	}
 	return s, nil
 }
 
-func (l *look) tell(kind, reason, message string) { l.tellOf(nil, kind, reason, message) }
+// recordEvent records an event about the source.
+func (l *look) recordEvent(kind, reason, message string) { l.recordEventOf(nil, kind, reason, message) }
 
-// tellOf records an event about an object that was applied. Events of one reason that
-// are about one object are taken for one and the same, whatever they say.
-func (l *look) tellOf(object runtime.Object, kind, reason, message string) {
-	l.events.Eventf(l.gs, object, kind, reason, "Sync", "%s", eventNote(message))
-	l.log.Info("Recorded event", "reason", reason, "commit", l.outcome.Commit, "because", message)
+// recordEventOf records an event about an object that was applied.
+func (l *look) recordEventOf(object runtime.Object, kind, reason, message string) {
+	l.report.RecordEvent(report.Event{Of: object, Type: kind, Reason: reason, Message: message, Commit: l.outcome.Commit})
 }
 
 // conclude maps the end of a sync to status, events and log.
 func (l *look) conclude(ctx context.Context, err error) error {
-	l.timeHandBack(err)
+	l.report.TimeHandBack(&l.outcome, err == nil && l.rendering.Busy() == nil)
+	l.keep.reported = l.report.Known
 	l.remember(l.name, l.keep)
 	if busy := l.rendering.Busy(); busy != nil {
 		l.requeueOnceFree(busy)
@@ -617,35 +620,14 @@ func (l *look) conclude(ctx context.Context, err error) error {
 	l.outcome.Problems = apiproblem.OfSource(l.gs, err)
 	account := types.NamespacedName{Namespace: l.gs.Namespace, Name: cmp.Or(l.gs.Spec.ServiceAccountName, l.options.DefaultServiceAccount)}
 	clients.NameMissingAccount(ctx, l.own, account, l.outcome.Problems)
-	l.tellProblems()
-	l.tellOverdue()
-	l.tellIntents()
-	l.tellIgnored()
-	status := &l.gs.Status
-	if !l.outcome.Suspended && l.outcome.Commit != "" {
-		status.ObservedCommit = l.outcome.Commit
-	}
-	if requests.IsAsked(l.gs) {
-		status.LastHandledReconcileAt = requests.Asked(l.gs)
-	}
-	was := l.before.Conditions
 	// Before the status is written: a judge that reads the new status has to know it.
 	l.synced(l.name, l.outcome.LimitedFor(l.gs))
-	if err = l.report(ctx); isOutdatedCRD(err) {
-		err = l.reportWithout(ctx, err)
-	}
-	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		// The status cannot say it: the metrics and the log do.
-		l.outcome.Problems = append(apiproblem.OfSource(l.gs, err), l.outcome.Problems...)
-		l.gs.Status.Conditions = l.outcome.Conditions(l.gs.Generation, l.gs.Status.Conditions)
-		l.log.Error(err, "Status not written", "commit", l.outcome.Commit)
-	}
-	metrics.Synced(l.name, l.gs.Status.Conditions, l.outcome.Behind)
+	err = l.report.Conclude(ctx, &l.outcome)
 	if err == nil {
 		l.keep.passed = passed{} // the status has it
-		l.remember(l.name, l.keep)
-		l.tellSource(was)
 	}
+	l.keep.reported = l.report.Known
+	l.remember(l.name, l.keep)
 	return err
 }
 
@@ -660,113 +642,6 @@ func (l *look) requeueOnceFree(busy desired.Busy) {
 		<-free
 		l.queue.Add(request)
 	}()
-}
-
-// report writes the outcome into the status.
-func (l *look) report(ctx context.Context) error {
-	l.gs.Status.ObservedGeneration = l.gs.Generation
-	l.gs.Status.Conditions = l.outcome.Conditions(l.gs.Generation, l.gs.Status.Conditions)
-	return l.save(ctx)
-}
-
-// reportWithout reports that the CustomResourceDefinition lacks fields of the status. The
-// status is written without them.
-func (l *look) reportWithout(ctx context.Context, err error) error {
-	if more := newProblems(l.outcome.Problems, plan.ProblemsOf(err)); len(more) > 0 {
-		l.outcome.Problems = append(more, l.outcome.Problems...)
-		l.tellProblems()
-	}
-	l.gs.Status.Conditions = l.outcome.Conditions(l.gs.Generation, l.gs.Status.Conditions)
-	return l.write(ctx)
-}
-
-// strictly has the API server refuse a status with fields that it does not know. It would
-// drop them silently otherwise.
-const strictly = client.FieldValidation(metav1.FieldValidationStrict)
-
-// save writes the status if it says something new.
-func (l *look) save(ctx context.Context) error { return l.write(ctx, strictly) }
-
-func (l *look) write(ctx context.Context, opts ...client.SubResourceUpdateOption) error {
-	if equality.Semantic.DeepEqual(l.before, &l.gs.Status) {
-		return nil
-	}
-	err := l.status.Status().Update(ctx, l.gs, append(opts, client.FieldOwner(v1alpha1.ManagerGitSync))...)
-	if plan.IsUnknownField(err) {
-		var fields []string
-		for _, f := range apiproblem.UntypedFields(err.Error()) {
-			fields = append(fields, f.Name)
-		}
-		return &plan.Problem{
-			Reason: v1alpha1.ReasonOutdatedCRD, Where: "GitSource " + l.name.String(), Retry: true,
-			Err: fmt.Errorf("the API server knows no field %s", plan.JoinNames(fields)), Hint: plan.HintOlderCRD,
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("writing the status of GitSource %s: %w", l.name, err)
-	}
-	l.before = l.gs.Status.DeepCopy()
-	return nil
-}
-
-// isOutdatedCRD reports whether a status was refused for fields that the API server does
-// not know.
-func isOutdatedCRD(err error) bool {
-	return slices.ContainsFunc(plan.ProblemsOf(err), func(p *plan.Problem) bool { return p.Reason == v1alpha1.ReasonOutdatedCRD })
-}
-
-func (l *look) tellProblems() {
-	problems := slices.Concat(l.outcome.Problems, l.outcome.MaintenanceErrors)
-	if len(problems) == 0 {
-		return
-	}
-	reason, message := problems[0].Reason, outcome.OneCondition(problems.Error())
-	l.log.Info("not applied", "reason", reason, "commit", l.outcome.Commit, "because", message)
-	was := meta.FindStatusCondition(l.before.Conditions, v1alpha1.ConditionReady)
-	if was == nil || was.Status != metav1.ConditionFalse || !strings.Contains(was.Message, message) {
-		l.events.Eventf(l.gs, nil, corev1.EventTypeWarning, reason, "Sync", "%s", eventNote(message))
-	}
-}
-
-// tellIgnored says what was left out, when it is something else than before:
-// one event for each reason.
-func (l *look) tellIgnored() {
-	if len(l.outcome.Problems) > 0 || len(l.outcome.Awaited) > 0 || l.outcome.Suspended {
-		return
-	}
-	whole := ""
-	for _, p := range l.outcome.Ignored {
-		whole += p.Error() + "\n"
-	}
-	if whole == l.keep.ignored {
-		return
-	}
-	l.keep.ignored = whole
-	l.remember(l.name, l.keep)
-	was := meta.FindStatusCondition(l.before.Conditions, v1alpha1.ConditionInSync)
-	if whole == "" || was != nil && was.Message == outcome.OneCondition(l.outcome.Ignored.Error()) {
-		return // notified before a restart
-	}
-	var reasons []string
-	by := map[string]plan.Problems{}
-	for _, p := range l.outcome.Ignored {
-		if by[p.Reason] == nil {
-			reasons = append(reasons, p.Reason)
-		}
-		by[p.Reason] = append(by[p.Reason], p)
-	}
-	for _, reason := range reasons {
-		l.tell(corev1.EventTypeWarning, reason, by[reason].Error())
-	}
-}
-
-// eventNote is as long as the API server lets a note be.
-func eventNote(s string) string {
-	const most = 1000
-	if len(s) > most {
-		return string([]rune(s)[:most/4]) + "…"
-	}
-	return s
 }
 
 // result maps the end of a sync to the time of the next one.
@@ -847,3 +722,12 @@ func sweeper(ms *repository.Cache, c client.Reader, s labels.Selector) manager.R
 
 // isConflict tells a write that was decided on an older version.
 func isConflict(err error) bool { return apierrors.IsConflict(err) }
+
+// authorIn is the author of a commit; empty where it is not to be read.
+func authorIn(s storer.EncodedObjectStorer, commit plumbing.Hash) string {
+	c, err := object.GetCommit(s, commit)
+	if err != nil {
+		return ""
+	}
+	return gitobject.AuthorOf(c)
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/namedsecrets"
+	"github.com/tranche-dev/tranche/gitsync/report"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
@@ -43,7 +44,7 @@ func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by signers.Po
 	default:
 		more = append(more, apiproblem.OfSource(l.gs, err)...)
 	}
-	return append(ps, newProblems(ps, more)...)
+	return append(ps, report.NewProblems(ps, more)...)
 }
 
 // writeBackRefused commits the rollbacks that the cluster decided on top of a refused
@@ -66,20 +67,13 @@ func (l *look) writeBackRefused(
 	case err == nil:
 		return step{}, refusal
 	case len(more) > 0:
-		return step{}, append(slices.Clone(ps), newProblems(ps, more)...)
+		return step{}, append(slices.Clone(ps), report.NewProblems(ps, more)...)
 	case repository.IsDamaged(err), l.rendering.Busy() != nil:
 		return step{}, err
 	default:
 		l.log.Info("not written back", "because", err.Error())
 		return step{}, refusal
 	}
-}
-
-// newProblems returns the problems that are not known yet.
-func newProblems(known, list plan.Problems) plan.Problems {
-	return slices.DeleteFunc(list, func(p *plan.Problem) bool {
-		return slices.ContainsFunc(known, func(k *plan.Problem) bool { return k.Error() == p.Error() })
-	})
 }
 
 // keepUp brings again what was deleted or changed of the commit that is applied. It

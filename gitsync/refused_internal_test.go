@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
@@ -25,7 +26,7 @@ import (
 // applied.
 func TestRefuse_Damage(t *testing.T) {
 	problem := &plan.Problem{Reason: v1alpha1.ReasonNothingToApply, Where: "deploy", Err: errors.New("it does not render")}
-	look := func() *look { return (&reconciler{}).newLook(t.Context(), &v1alpha1.GitSource{}) }
+	look := func() *look { return (&reconciler{}).newLook(t.Context(), &v1alpha1.GitSource{}, memory{}, time.Now()) }
 	if err := look().refuse(t.Context(), nil, signers.Policy{}, nil, errors.Join(gittree.ErrDamaged, problem)); !repository.IsDamaged(err) {
 		t.Errorf("damage and a problem: %v", err)
 	}

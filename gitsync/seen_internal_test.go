@@ -62,13 +62,12 @@ func TestMustNoteSeen(t *testing.T) {
 		"it ends later":                  {by: signers.Policy{Verify: ending(30 * day)}, seen: []string{"b", "a"}},
 		"it ends before the next status": {by: signers.Policy{Verify: ending(30 * day)}, interval: 60 * day, seen: []string{"b", "a"}, notes: true},
 	} {
-		l := &look{gs: &v1alpha1.GitSource{}, before: &v1alpha1.GitSourceStatus{Seen: []v1alpha1.SeenCommit{{Commit: "a"}}}}
+		var seen []v1alpha1.SeenCommit
 		for _, commit := range tc.seen {
-			l.gs.Status.Seen = append(l.gs.Status.Seen, v1alpha1.SeenCommit{Commit: commit})
+			seen = append(seen, v1alpha1.SeenCommit{Commit: commit})
 		}
-		l.keep.rest = &atRest{until: now.Add(tc.interval)}
 		tc.by.Now = now
-		if got := l.mustNoteSeen(tc.by); got != tc.notes {
+		if got := mustNoteSeen(tc.by, now.Add(tc.interval), []v1alpha1.SeenCommit{{Commit: "a"}}, seen); got != tc.notes {
 			t.Errorf("%s: %t", why, got)
 		}
 	}

@@ -57,7 +57,8 @@ func TestWanted(t *testing.T) {
 func TestWhoWaitsForOthersSharesAnswers(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
 	r := &reconciler{pending: &requests.Pending{}, last: map[types.NamespacedName]memory{}}
-	l := r.newLook(t.Context(), &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}})
+	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+	l := r.newLook(t.Context(), gs, memory{}, time.Now())
 	l.outcome.Awaited = []string{"another one"}
 	if result, err := l.result(nil); err != nil || result.RequeueAfter == 0 {
 		t.Fatal(result, err)

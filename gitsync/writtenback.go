@@ -3,11 +3,9 @@ package gitsync
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/changeset"
@@ -15,7 +13,6 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
-	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/gitsync/releasenotes"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/writeback"
@@ -52,7 +49,7 @@ func (l *look) writeBack(
 	l.outcome.Intents = result.Problems
 	for _, made := range result.Commits {
 		message := fmt.Sprintf("%s: %s", desired.CommitName(result.Branch, made.Hash), made.Subject)
-		l.tellOf(made.Of, corev1.EventTypeNormal, v1alpha1.ReasonWrittenBack, message)
+		l.recordEventOf(made.Of, corev1.EventTypeNormal, v1alpha1.ReasonWrittenBack, message)
 	}
 	switch {
 	case err != nil:
@@ -77,21 +74,6 @@ func (l *look) writeBackAgain(ctx context.Context, r gitserver.Remote, s *reposi
 		return step{}, nil //nolint:nilerr // the sync of the snapshot says so
 	}
 	return l.writeBack(ctx, r, s, &changeset.Changes{Desired: d, Reader: &renderer}, late.observer, false)
-}
-
-// tellIntents tells what the branch does not say, when that is something else
-// than before.
-func (l *look) tellIntents() {
-	if len(l.outcome.Intents) == 0 {
-		return
-	}
-	reason, message := l.outcome.Intents[0].Reason, l.outcome.Intents.Error()
-	was := meta.FindStatusCondition(l.before.Conditions, v1alpha1.ConditionInSync)
-	if was != nil && was.Reason == reason && strings.HasPrefix(was.Message, outcome.OneCondition(message)) {
-		return
-	}
-	l.log.Info("not in Git", "reason", reason, "commit", l.outcome.Commit, "because", message)
-	l.events.Eventf(l.gs, nil, corev1.EventTypeWarning, reason, "Sync", "%s", eventNote(message))
 }
 
 // writeNotes notes in Git what became of the releases of a commit.
