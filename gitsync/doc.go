@@ -25,6 +25,7 @@
 //	terms           what of a commit counts before a signer approves other plans
 //	changeset       what a commit changes in the cluster
 //	apply           what the cluster has of a commit; the stage that tries and applies it
+//	execute         all of a commit is checked, recorded, applied and pruned
 //	fieldmanager    who writes which field of a governed Deployment
 //	clients         the clients by the account that they write as
 //	apiproblem      the API server's answers put into words

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -18,17 +16,15 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/departed"
 	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/execute"
 	"github.com/tranche-dev/tranche/gitsync/footprint"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
-	"github.com/tranche-dev/tranche/gitsync/namedsecrets"
 	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/gitsync/prune"
-	"github.com/tranche-dev/tranche/gitsync/replay"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/requests"
-	"github.com/tranche-dev/tranche/gitsync/siblings"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/gitsync/terms"
 	"github.com/tranche-dev/tranche/plan"
@@ -38,7 +34,8 @@ import (
 // follow brings the cluster to what a snapshot says: everything is rendered,
 // read and tried before the first write.
 func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Snapshot) (step, error) {
-	l.keep.trials = l.keep.trials.Valid(l.gs, requests.IsAsked(l.gs)) // also where nothing of the commit is tried: what was applied is kept
+	// Also where nothing of the commit is tried: what was applied is kept.
+	l.keep.executed.DryRuns = l.keep.executed.DryRuns.Valid(l.gs, requests.IsAsked(l.gs))
 	by, err := l.signatures(ctx)
 	if err != nil {
 		return step{}, err
@@ -56,7 +53,7 @@ func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Sna
 	o.First = apply.FirstOf(&l.gs.Status, l.shared, l.since)
 	c, err := l.prepare(ctx, s, by, o)
 	if err == nil {
-		err = l.bring(ctx, c, o)
+		err = l.applyCommit(ctx, c, o)
 	}
 	if err != nil {
 		return l.writeBackRefused(ctx, r, s, c, o, l.refuse(ctx, s, by, c, err))
@@ -74,61 +71,32 @@ func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Sna
 	if next, err := l.writeNotes(ctx, r, s, c, o); err != nil || next.moved {
 		return next, err
 	}
-	return step{}, l.stage(c, o).Unfinished()
+	return step{}, execute.Unfinished(l.execution(), c, o)
 }
 
-// bring tries all of a commit, and then writes what of it the cluster does not
-// have, and prunes.
-func (l *look) bring(ctx context.Context, c *changeset.Changes, o *apply.Observer) error {
-	if err := l.stage(c, o).DryRun(ctx); err != nil {
-		return err
-	}
-	if err := namedsecrets.Check(ctx, l.status, l.gs, c.Targets); err != nil {
-		return err
-	}
-	if err := l.announce(ctx, c); err != nil {
-		return err
-	}
-	s := l.stage(c, o)
-	result, err := s.Apply(ctx) // its inputs are those after the announcement
+// applyCommit tries all of a commit, applies it, and prunes.
+func (l *look) applyCommit(ctx context.Context, c *changeset.Changes, o *apply.Observer) error {
+	result, err := execute.Commit(ctx, l.execution(), c, o)
 	l.take(result)
-	for _, e := range result.Staying {
-		c.Wanted.Add(e)
-	}
-	for _, e := range result.Replaced {
-		c.Replaced.Add(e)
-	}
-	if err != nil {
-		return err
-	}
-	contests, going := l.keep.contests.Going(c.All(), time.Now())
-	l.keep.contests, l.outcome.Ignored = contests, append(l.outcome.Ignored, going...)
-	return l.finish(ctx, c, s.Unfinished() == nil)
+	return err
 }
 
-// stage returns the stage that applies a commit.
-func (l *look) stage(c *changeset.Changes, o *apply.Observer) *apply.Stage {
-	if l.keep.contests == nil {
-		l.keep.contests = apply.Contests{}
+// execution is how the sync applies commits.
+func (l *look) execution() execute.Input {
+	return execute.Input{
+		Source: l.gs, Report: l.report, Account: l.as, Client: l.status, Own: l.own, Cache: &l.keep.executed,
+		Branch: l.outcome.Branch, Tip: l.outcome.Commit, Ending: l.outcome.Ending, Log: l.log,
 	}
-	return apply.NewStage(apply.Input{
-		Applier: &apply.Applier{Source: l.gs, Client: l.as, Commit: c.Desired.Commit}, Observer: o, Status: l.status,
-		Set: c.Governed.Set, Targets: c.Targets, Releases: c.Releases, Then: c.Then, Governing: c.Now,
-		Before: l.report.Written().Inventory, Autoscaled: l.keep.autoscaled, Asked: requests.IsAsked(l.gs),
-		Branch: l.outcome.Branch, Tip: l.outcome.Commit,
-		Cache: l.keep.trials, Contests: l.keep.contests, Log: l.log,
-		Record:    func(e apply.Event) { l.recordEventOf(e.Object, e.Type, e.Reason, e.Message) },
-		BeforeEnd: func(ctx context.Context, e inventory.Entry) error { return l.noteEnded(ctx, e) },
-	})
 }
 
-// take puts what a stage leaves to be done to the outcome of the sync.
-func (l *look) take(r apply.Result) {
+// take puts what is left to be done to the outcome of the sync.
+func (l *look) take(r execute.Result) {
 	l.outcome.Waiting = append(l.outcome.Waiting, r.Waiting...)
-	if due := r.Due; !due.IsZero() && (l.outcome.Contested.IsZero() || due.Before(l.outcome.Contested)) {
+	l.outcome.Ignored = append(l.outcome.Ignored, r.Ignored...)
+	if due := r.Contested; !due.IsZero() && (l.outcome.Contested.IsZero() || due.Before(l.outcome.Contested)) {
 		l.outcome.Contested = due
 	}
-	l.again = l.again || r.Conflicted
+	l.again, l.unclear = l.again || r.Again, r.Unclear
 }
 
 // prepare renders a commit and reads the cluster's side of it. If there are problems,
@@ -181,61 +149,6 @@ func (l *look) reader(ctx context.Context, s *repository.Snapshot, by signers.Po
 		Brought: l.keep.brought, Approved: l.keep.approved, Order: l.keep.order, Changes: l.keep.changes, Exceeded: l.keep.exceeded,
 		Signatures: by,
 	}
-}
-
-// announce writes the inventory of what is about to be applied together with
-// that of what was: whatever happens from here on, nothing is lost.
-func (l *look) announce(ctx context.Context, c *changeset.Changes) error {
-	l.gs.Status.Inventory = c.Wanted.Union(inventory.Read(l.report.Written().Inventory)).Status()
-	l.gs.Status.Plans = slices.Concat(c.Governed.Plans, c.Governed.Ending)
-	replay.UsePlanApprovals(&l.gs.Status, time.Now(), c.Governed.Used)
-	if apply.IsApplied(l.gs, c.Desired.Commit) {
-		if l.report.OnlyCommitsDiffer() {
-			return nil // they are written with the end of the sync
-		}
-		return l.report.Save(ctx)
-	}
-	l.gs.Status.AppliedWith = ""
-	if c.Desired.Commit == l.report.Written().ObservedCommit {
-		return l.report.Save(ctx)
-	}
-	l.gs.Status.ObservedCommit = c.Desired.Commit
-	l.outcome.Applying = true
-	err := l.report.Report(ctx, &l.outcome)
-	l.outcome.Applying = false
-	return err
-}
-
-// finish prunes, once everything is applied, and says so. whole is false if objects are still
-// to be created again.
-func (l *look) finish(ctx context.Context, c *changeset.Changes, whole bool) error {
-	if len(l.outcome.Waiting) > 0 {
-		return nil // the old inventory stays in force until all is applied
-	}
-	gone := inventory.Read(l.gs.Status.Inventory).Union(c.Replaced).Without(c.Wanted)
-	kept, err := l.prune(ctx, gone, c.Heirs)
-	l.gs.Status.Inventory = c.Wanted.Union(kept).Status()
-	if err != nil {
-		return err
-	}
-	l.gs.Status.Plans = c.Governed.Plans
-	replay.UsePlanApprovals(&l.gs.Status, time.Now(), c.Governed.UsedInTheEnd)
-	l.keep.autoscaled = map[string]bool{}
-	for _, t := range c.Targets {
-		if t.Autoscaled {
-			l.keep.autoscaled[t.Entry().ID()] = true
-		}
-	}
-	if !whole {
-		return nil
-	}
-	l.gs.Status.AppliedWith = apply.Digest(&l.gs.Spec)
-	if l.gs.Status.AppliedCommit != c.Desired.Commit {
-		l.gs.Status.AppliedCommit = c.Desired.Commit
-		name := desired.CommitName(l.outcome.Branch, c.Desired.Commit)
-		l.recordEvent(corev1.EventTypeNormal, v1alpha1.ReasonApplied, fmt.Sprintf("applied %s: %d objects", name, len(c.Wanted)))
-	}
-	return nil
 }
 
 // usedFor is how long ConfigMaps and Secrets of a deleted GitSource wait for the pods
@@ -291,37 +204,13 @@ func (l *look) pruneAll(ctx context.Context) error {
 	if l.as, err = l.clients.As(l.gs.Namespace, l.gs.Spec.ServiceAccountName); err != nil {
 		return err
 	}
-	kept, err := l.prune(ctx, inventory.Read(l.gs.Status.Inventory).Without(inventory.Set{}), nil)
-	l.gs.Status.Inventory = kept.Status()
+	result, err := execute.Prune(ctx, l.execution(), inventory.Read(l.gs.Status.Inventory).Without(inventory.Set{}))
+	l.take(result)
 	for _, p := range plan.ProblemsOf(err) {
 		const way = "to let the GitSource go and leave the rest in the cluster, set spec.suspend to true"
 		p.Hint = strings.TrimPrefix(p.Hint+"; "+way, "; ")
 	}
 	return err
-}
-
-// prune deletes what left the branch, and returns what stays in the inventory.
-func (l *look) prune(ctx context.Context, gone []inventory.Entry, h siblings.Heirs) (inventory.Set, error) {
-	result, err := departed.Run(ctx, departed.Input{
-		Source: l.gs, Account: l.as, Own: l.own, Heirs: h, Ending: l.outcome.Ending, BeforeEnd: l.noteEnded,
-		Record: func(about runtime.Object, reason, message string) {
-			l.recordEventOf(about, corev1.EventTypeNormal, reason, message)
-		},
-	}, gone)
-	l.unclear, l.again = result.Unclear, l.again || result.AutoscalerGone
-	return result.Kept, err
-}
-
-// noteEnded writes the names of the releases of plans into the status of the
-// GitSource, before the plans are deleted.
-func (l *look) noteEnded(ctx context.Context, plans ...inventory.Entry) error {
-	if l.outcome.Ending {
-		return nil
-	}
-	if err := departed.AddReleases(ctx, l.own, l.gs, plans...); err != nil {
-		return err
-	}
-	return l.report.Save(ctx)
 }
 
 // noteEndedAnyway adds the ended releases of all plans where a commit was refused:

@@ -12,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/changeset"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/execute"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/gitsync/outcome"
@@ -77,10 +78,10 @@ func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by signe
 	if err != nil {
 		return nil, err
 	}
-	if err := l.bring(ctx, c, o); err != nil {
+	if err := l.applyCommit(ctx, c, o); err != nil {
 		return c, err
 	}
-	return c, l.stage(c, o).Unfinished()
+	return c, execute.Unfinished(l.execution(), c, o)
 }
 
 // renderWaiting renders the commit that waits, for what is to be committed on top

@@ -34,13 +34,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
-	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/authors"
 	"github.com/tranche-dev/tranche/gitsync/clients"
 	"github.com/tranche-dev/tranche/gitsync/commitrange"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/dependencies"
 	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/execute"
 	"github.com/tranche-dev/tranche/gitsync/footprint"
 	"github.com/tranche-dev/tranche/gitsync/freshness"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
@@ -241,15 +241,11 @@ type memory struct {
 	notes    string  // that are there, as far as we know
 	rest     *atRest // nil while something is left to do
 	passed   passed
-	trials   apply.DryRunCache
+	executed execute.Cache
 	// awaiting is how old an answer of the server may be for the next sync, while other
 	// sources are waited for. A thousand may wait for one.
 	awaiting time.Duration
 	interim  interim
-	// autoscaled is what of all that was applied last had an autoscaler.
-	autoscaled map[string]bool
-	// contests are the objects with drift, by entry.
-	contests apply.Contests
 }
 
 func (r *reconciler) recall(name types.NamespacedName) memory {
@@ -262,7 +258,7 @@ func (r *reconciler) recall(name types.NamespacedName) memory {
 // before the first sync.
 func (r *reconciler) applied(source types.NamespacedName) (*plan.Set, map[string]bool) {
 	keep := r.recall(source)
-	return keep.applied, keep.autoscaled
+	return keep.applied, keep.executed.Autoscaled
 }
 
 func (r *reconciler) remember(name types.NamespacedName, m memory) {

@@ -10,8 +10,8 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/changeset"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
+	"github.com/tranche-dev/tranche/gitsync/execute"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
-	"github.com/tranche-dev/tranche/gitsync/namedsecrets"
 	"github.com/tranche-dev/tranche/gitsync/report"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
@@ -28,7 +28,7 @@ func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by signers.Po
 	ps = slices.Clone(ps)
 	o := apply.NewObserver(l.gs, l.as, l.own)
 	if c != nil && c.Releases != nil {
-		waiting, result, more := l.stage(c, o).MoveOn(ctx)
+		waiting, result, more := execute.Refused(ctx, l.execution(), c, o)
 		l.take(result)
 		ps = append(ps, more...)
 		if len(waiting) > 0 {
@@ -82,13 +82,10 @@ func (l *look) writeBackRefused(
 func (l *look) keepUp(
 	ctx context.Context, s *repository.Snapshot, by signers.Policy, c *changeset.Changes, o *apply.Observer,
 ) (plan.Problems, error) {
-	var refused *apply.Stage
-	if c != nil {
-		refused = l.stage(c, o)
-	}
 	if !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) {
-		return refused.Gone(), nil
+		return execute.Gone(l.execution(), c, o), nil
 	}
+	refused := c
 	if c == nil || c.Desired.Commit != l.gs.Status.AppliedCommit {
 		ignored, withheld, approvals := l.outcome.Ignored, l.outcome.Withheld, l.approvals
 		var err error
@@ -98,14 +95,9 @@ func (l *look) keepUp(
 			return nil, err // it does not render any more, or has left the repository
 		}
 	}
-	// A Secret that a GitSource names by now stays as it is. It is in the message where the
-	// commit is refused for it; the branch need not have it any more.
-	if err := namedsecrets.Check(ctx, l.status, l.gs, c.Targets); err != nil && len(plan.ProblemsOf(err)) == 0 {
-		return nil, err
-	}
-	result, ps := l.stage(c, o).Restore(ctx, refused)
+	result, ps, err := execute.Restore(ctx, l.execution(), c, refused, o)
 	l.take(result)
-	return ps, nil
+	return ps, err
 }
 
 // prepareApplied renders the commit that is applied, and reads the cluster's side of it.
