@@ -13,11 +13,11 @@
 //	credentials     what the Secrets of a GitSource hold
 //	repository      one bare repository on disk per URL; snapshots for readers
 //	gitserver       one exchange with a Git server; its errors put in words
-//	glance.go       the short sync of a source that is up to date
+//	skipunaffected.go the short sync of a source that is up to date
 //	commitrange     the commits between two, and what they leave as it is
-//	follow.go       one sync of a commit: prepare, try, announce, apply, prune
+//	pipeline.go     one sync of a commit: prepare, try, announce, apply, prune
 //	dependencies    the sources that a commit waits for
-//	meanwhile.go    what is done for what is applied while a commit waits
+//	maintain.go     what is done for what is applied while a commit waits
 //	refusal.go      what is done all the same where a commit is refused
 //	gittree         the tree of a commit as a file system
 //	desired         what a commit says: objects, releases, approvals that count
@@ -36,7 +36,7 @@
 //	unmoved.go      the end of an interval in which nothing has happened
 //	departed        what becomes of objects that left the branch
 //	prune           what may be deleted
-//	writtenback.go  the end of a sync: a write-back, also after another push
+//	writeback.go    the end of a sync: a write-back, also after another push
 //	releasenotes    what became of releases, as Git notes
 //	writeback       what the cluster decided and the branch does not say, as commits
 //	revert          what commits brought is taken back
