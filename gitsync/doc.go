@@ -14,8 +14,10 @@
 //	repository      one bare repository on disk per URL; snapshots for readers
 //	gitserver       one exchange with a Git server; its errors put in words
 //	skipunaffected.go the short sync of a source that is up to date
+//	pipeline.go     the steps of a sync of a commit, one after the other
+//	source.go       the inputs of the steps
+//	fetch.go        the branch as the server has it
 //	commitrange     the commits between two, and what they leave as it is
-//	pipeline.go     one sync of a commit: prepare, try, announce, apply, prune
 //	dependencies    the sources that a commit waits for
 //	maintain.go     what is done for what is applied while a commit waits
 //	refusal.go      what is done all the same where a commit is refused
@@ -42,6 +44,9 @@
 //	revert          what commits brought is taken back
 //	gitobject       blobs, trees and commits in memory; merges; trailers
 //	outcome         how a sync went: conditions, and when the next one is
+//	result.go       the results of the steps, and when the next sync is
+//	cache.go        what is kept between syncs
+//	deletion.go     the end of a GitSource
 //	report          the status of a sync, and the events after it
 //	requests        why a source is synced: changes, drift, pushes, decisions of releases
 //	freshness       which sources are no longer synced

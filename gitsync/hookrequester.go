@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/types"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -16,7 +17,7 @@ type hookRequester struct {
 func (h hookRequester) Syncs(source client.Object) bool {
 	select {
 	case <-h.elected:
-		return h.reconciler.isSelected(source)
+		return h.reconciler.options.selects(source)
 	default:
 		return false
 	}

@@ -15,19 +15,19 @@ func sharedFor(interval time.Duration) time.Duration { return min(interval/10, s
 const sharedAtMost = 30 * time.Second
 
 // nextRequest says what a sync is for. A sync without a request runs since time has passed.
-func nextRequest(pending *requests.Pending, source types.NamespacedName, keep memory) requests.Request {
+func nextRequest(pending *requests.Pending, source types.NamespacedName, keep cacheEntry) requests.Request {
 	w, requested := pending.Take(source)
 	now := time.Now()
 	switch {
-	case requested && keep.rest != nil && now.Before(keep.rest.until):
+	case requested && keep.last != nil && now.Before(keep.last.until):
 		return w
 	case requested:
 		return requests.Request{Since: w.Since, Whole: true, Asked: w.Asked}
-	case keep.rest == nil: // something is not over yet
+	case keep.last == nil: // something is not over yet
 		return requests.Request{Since: now.Add(-keep.awaiting), Whole: true}
-	case now.Before(keep.rest.until):
-		return requests.Request{Since: keep.rest.since}
+	case now.Before(keep.last.until):
+		return requests.Request{Since: keep.last.since}
 	default:
-		return requests.Request{Since: now.Add(-sharedFor(keep.rest.interval)), Whole: true, Elapsed: true}
+		return requests.Request{Since: now.Add(-sharedFor(keep.last.interval)), Whole: true, Elapsed: true}
 	}
 }

@@ -21,24 +21,24 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-func TestWanted(t *testing.T) {
+func TestNextRequest(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
 	looked := time.Now().Add(-time.Minute)
-	resting := memory{rest: &atRest{since: looked, interval: time.Minute, until: time.Now().Add(time.Hour)}}
-	over := memory{rest: &atRest{since: looked, interval: time.Minute, until: time.Now().Add(-time.Second)}}
+	resting := cacheEntry{last: &lastSync{since: looked, interval: time.Minute, until: time.Now().Add(time.Hour)}}
+	over := cacheEntry{last: &lastSync{since: looked, interval: time.Minute, until: time.Now().Add(-time.Second)}}
 	for _, tc := range []struct {
 		why    string
-		keep   memory
+		keep   cacheEntry
 		wishes []bool
 		whole  bool
 		since  time.Duration // before now, at least
 	}{
-		{why: "something is not over", keep: memory{}, whole: true},
-		{why: "a push, and something is not over", keep: memory{}, wishes: []bool{false}, whole: true},
+		{why: "something is not over", keep: cacheEntry{}, whole: true},
+		{why: "a push, and something is not over", keep: cacheEntry{}, wishes: []bool{false}, whole: true},
 		{why: "a push, at rest", keep: resting, wishes: []bool{false}},
 		{why: "a push and a change of the spec", keep: resting, wishes: []bool{true, false}, whole: true},
 		{why: "a push when the interval is over", keep: over, wishes: []bool{false}, whole: true},
-		{why: "other sources are waited for", keep: memory{awaiting: 6 * time.Second}, whole: true, since: 6 * time.Second},
+		{why: "other sources are waited for", keep: cacheEntry{awaiting: 6 * time.Second}, whole: true, since: 6 * time.Second},
 		{why: "the interval is over", keep: over, whole: true, since: 6 * time.Second},
 		{why: "something is not ready yet", keep: resting, since: time.Minute},
 	} {
@@ -56,14 +56,14 @@ func TestWanted(t *testing.T) {
 // Those that wait for another source share the answers of the server.
 func TestWhoWaitsForOthersSharesAnswers(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
-	r := &reconciler{pending: &requests.Pending{}, last: map[types.NamespacedName]memory{}}
+	r := &reconciler{pending: &requests.Pending{}}
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
-	l := r.newLook(t.Context(), gs, memory{}, time.Now())
-	l.outcome.Awaited = []string{"another one"}
-	if result, err := l.result(nil); err != nil || result.RequeueAfter == 0 {
+	src, res := newSource(t.Context(), &r.resources, gs, cacheEntry{}, time.Now()), &result{}
+	res.outcome.Awaited = []string{"another one"}
+	if result, err := nextSync(src, res, nil); err != nil || result.RequeueAfter == 0 {
 		t.Fatal(result, err)
 	}
-	if w := nextRequest(r.pending, name, r.recall(name)); !w.Whole || time.Since(w.Since) < sharedFor(v1alpha1.DefaultInterval) {
+	if w := nextRequest(r.pending, name, r.cache.load(name)); !w.Whole || time.Since(w.Since) < sharedFor(v1alpha1.DefaultInterval) {
 		t.Errorf("the next look is %+v", w)
 	}
 }
@@ -76,11 +76,10 @@ func (deaf) Get(context.Context, client.ObjectKey, client.Object, ...client.GetO
 }
 
 // A sync request is not lost if the sync fails before it has begun.
-func TestAWishIsNotLost(t *testing.T) {
+func TestRequestIsNotLost(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
-	r := &reconciler{own: deaf{}, status: deaf{}, pending: &requests.Pending{}, turns: turns.New(1), last: map[types.NamespacedName]memory{
-		name: {rest: &atRest{interval: time.Minute, until: time.Now().Add(time.Hour)}},
-	}}
+	r := &reconciler{resources: resources{own: deaf{}, status: deaf{}}, pending: &requests.Pending{}, turns: turns.New(1)}
+	r.cache.store(name, cacheEntry{last: &lastSync{interval: time.Minute, until: time.Now().Add(time.Hour)}})
 	r.pending.Add(name, true)
 	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: name})
 	if err == nil {
@@ -89,7 +88,7 @@ func TestAWishIsNotLost(t *testing.T) {
 	if result.Priority == nil || *result.Priority != 0 {
 		t.Errorf("the next look is less urgent than others: %v", result.Priority)
 	}
-	if w := nextRequest(r.pending, name, r.recall(name)); !w.Whole {
+	if w := nextRequest(r.pending, name, r.cache.load(name)); !w.Whole {
 		t.Errorf("the next look is %+v", w)
 	}
 }
@@ -142,7 +141,7 @@ func TestReadyWithAFormerSpec(t *testing.T) {
 }
 
 // A source that another controller has by now is not synced here.
-func TestGlanceAtAnothersSource(t *testing.T) {
+func TestSkipUnaffected_AnothersSource(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", Labels: map[string]string{"shard": "b"}, Finalizers: []string{finalizer}}}
 	at := serving{gs: gs}
@@ -153,15 +152,16 @@ func TestGlanceAtAnothersSource(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	defer func() { _ = watcher.Start(ended) }() // which closes it
-	r := &reconciler{turns: turns.New(1),
-		options: Options{Selector: labels.SelectorFromSet(labels.Set{"shard": "a"})}, own: at, status: at, pending: &requests.Pending{}, watcher: watcher, mirrors: repository.NewCache(t.TempDir()),
-		last: map[types.NamespacedName]memory{name: {rest: &atRest{uid: "1", interval: time.Minute, until: time.Now().Add(time.Hour)}}},
-	}
+	r := &reconciler{turns: turns.New(1), pending: &requests.Pending{}, resources: resources{
+		options: Options{Selector: labels.SelectorFromSet(labels.Set{"shard": "a"})}, own: at, status: at, watcher: watcher,
+		mirrors: repository.NewCache(t.TempDir()),
+	}}
+	r.cache.store(name, cacheEntry{last: &lastSync{uid: "1", interval: time.Minute, until: time.Now().Add(time.Hour)}})
 	r.pending.Add(name, false)
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: name}); err != nil {
 		t.Fatal(err)
 	}
-	if _, kept := r.last[name]; kept {
+	if _, kept := r.cache.entries[name]; kept {
 		t.Error("it is not forgotten")
 	}
 }

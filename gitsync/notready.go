@@ -4,18 +4,20 @@ import (
 	"context"
 	"fmt"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/tranche-dev/tranche/gitsync/changeset"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/readiness"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// readyOf finds out which of the objects of a commit are not ready, where
-// spec.wait asks for it.
-func (l *look) readyOf(c *changeset.Changes) {
-	l.outcome.Unready = nil
-	if !l.gs.Spec.Wait {
-		return
+// unready returns the objects of a commit that are not ready, where spec.wait asks for it.
+func unready(gs *v1alpha1.GitSource, c *changeset.Changes) []readiness.Unready {
+	if !gs.Spec.Wait {
+		return nil
 	}
+	var list []readiness.Unready
 	for _, t := range c.All() {
 		u := t.Applied
 		if u == nil {
@@ -25,29 +27,28 @@ func (l *look) readyOf(c *changeset.Changes) {
 			continue
 		}
 		if not := readiness.Of(u); not != nil {
-			l.outcome.Unready = append(l.outcome.Unready, *not)
+			list = append(list, *not)
 		}
 	}
+	return list
 }
 
-// unreadyStill looks again at what was not ready.
-func (l *look) unreadyStill(ctx context.Context) error {
-	for _, e := range l.keep.rest.unready {
-		u, err := inventory.Get(ctx, l.as, e)
+// stillUnready reads again the objects that were not ready.
+func stillUnready(ctx context.Context, as client.Client, entries []inventory.Entry) ([]readiness.Unready, error) {
+	var list []readiness.Unready
+	for _, e := range entries {
+		u, err := inventory.Get(ctx, as, e)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if u == nil {
-			return fmt.Errorf("%s is gone", e)
+			return nil, fmt.Errorf("%s is gone", e)
 		}
 		if not := readiness.Of(u); not != nil {
-			l.outcome.Unready = append(l.outcome.Unready, *not)
+			list = append(list, *not)
 		}
 	}
-	still := *l.keep.rest
-	still.unready = entriesOf(l.outcome.Unready)
-	l.keep.rest = &still
-	return nil
+	return list, nil
 }
 
 func entriesOf(list []readiness.Unready) []inventory.Entry {

@@ -54,9 +54,9 @@ func TestRateLimit(t *testing.T) {
 				t.Fatalf("%v, want %s", err, tc.want)
 			}
 			t.Log(p.Error())
-			l := &look{gs: &v1alpha1.GitSource{Spec: v1alpha1.GitSourceSpec{Interval: metav1.Duration{Duration: time.Second}}}}
-			l.outcome.Problems = plan.Problems{p}
-			if next := l.outcome.Next(l.gs); next < tc.least || next > max(tc.least*11/10, outcome.RetryWithin) {
+			gs := &v1alpha1.GitSource{Spec: v1alpha1.GitSourceSpec{Interval: metav1.Duration{Duration: time.Second}}}
+			o := outcome.Outcome{Problems: plan.Problems{p}}
+			if next := o.Next(gs); next < tc.least || next > max(tc.least*11/10, outcome.RetryWithin) {
 				t.Errorf("asked again after %s, want %s", next, tc.least)
 			}
 		})

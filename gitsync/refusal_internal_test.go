@@ -26,8 +26,8 @@ import (
 // applied.
 func TestRefuse_Damage(t *testing.T) {
 	problem := &plan.Problem{Reason: v1alpha1.ReasonNothingToApply, Where: "deploy", Err: errors.New("it does not render")}
-	look := func() *look { return (&reconciler{}).newLook(t.Context(), &v1alpha1.GitSource{}, memory{}, time.Now()) }
-	if err := look().refuse(t.Context(), nil, signers.Policy{}, nil, errors.Join(gittree.ErrDamaged, problem)); !repository.IsDamaged(err) {
+	src := newSource(t.Context(), &resources{}, &v1alpha1.GitSource{}, cacheEntry{}, time.Now())
+	if err := refuse(t.Context(), src, &result{}, nil, signers.Policy{}, nil, errors.Join(gittree.ErrDamaged, problem)); !repository.IsDamaged(err) {
 		t.Errorf("damage and a problem: %v", err)
 	}
 	repo := gittest.NewRepo(t)
@@ -38,9 +38,8 @@ func TestRefuse_Damage(t *testing.T) {
 	}
 	hash := plumbing.NewHash(applied)
 	s := &repository.Snapshot{Storage: filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault()), Commit: hash, Tip: hash}
-	l := look()
-	l.gs.Status.AppliedCommit, l.gs.Status.AppliedWith = applied, apply.Digest(&l.gs.Spec)
-	if err := l.refuse(t.Context(), s, signers.Policy{}, nil, problem); !repository.IsDamaged(err) {
+	src.gs.Status.AppliedCommit, src.gs.Status.AppliedWith = applied, apply.Digest(&src.gs.Spec)
+	if err := refuse(t.Context(), src, &result{}, s, signers.Policy{}, nil, problem); !repository.IsDamaged(err) {
 		t.Errorf("a tree of the applied commit is gone: %v", err)
 	}
 }

@@ -25,9 +25,9 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// atRest is what a whole sync has left of a source that it has brought to what
+// lastSync is what a whole sync has left of a source that it has brought to what
 // the branch says, until the next whole sync.
-type atRest struct {
+type lastSync struct {
 	uid        types.UID
 	generation int64
 	asked      string // see [requests.Asked]
@@ -51,55 +51,65 @@ type atRest struct {
 }
 
 // isOf reports whether a source is as it was.
-func (r *atRest) isOf(gs *v1alpha1.GitSource) bool {
+func (r *lastSync) isOf(gs *v1alpha1.GitSource) bool {
 	return gs.UID == r.uid && gs.Generation == r.generation && requests.Asked(gs) == r.asked && gs.Status.AppliedCommit == r.applied &&
 		gs.DeletionTimestamp == nil && controllerutil.ContainsFinalizer(gs, finalizer)
 }
 
-// The method `glance` is the short sync of a source that is up to date. It asks for
+// skipUnaffected is the short sync of a source that is up to date. It asks for
 // the branch, and for what is not ready yet. If the interval is over, it compares the versions
-// of what was applied, see [look.unmoved]. It returns true if nothing that was
+// of what was applied, see [unmoved]. It returns true if nothing that was
 // pushed touches the source, and nothing in the cluster has changed. Then it costs one
 // comparison of what was read. Whatever else it meets is for a whole sync.
-func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep memory, w requests.Request) (reconcile.Result, bool) {
+func (r *reconciler) skipUnaffected(
+	ctx context.Context, name types.NamespacedName, keep cacheEntry, w requests.Request,
+) (reconcile.Result, bool) {
 	var gs v1alpha1.GitSource
-	if err := r.status.Get(ctx, name, &gs); err != nil || !keep.rest.isOf(&gs) || !r.isSelected(&gs) {
+	if err := r.status.Get(ctx, name, &gs); err != nil || !keep.last.isOf(&gs) || !r.options.selects(&gs) {
 		return reconcile.Result{}, false
 	}
-	l := r.newLook(ctx, &gs, keep, w.Since)
-	l.catchUp()
-	if w.Elapsed {
-		if err := l.unmoved(ctx); err != nil {
-			l.log.V(1).Info("looking at all of it", "because", err.Error())
-			return reconcile.Result{}, false
+	src, res := newSource(ctx, &r.resources, &gs, keep, w.Since), &result{}
+	if err := r.skip(ctx, src, res, w.Elapsed); err != nil {
+		src.log.V(1).Info("looking at all of it", "because", err.Error())
+		return reconcile.Result{}, false
+	}
+	if res.again {
+		return reconcile.Result{}, false
+	}
+	return nextAt(src, res, src.cached.last.until), true
+}
+
+// skip does the short sync. The error says why a whole one is needed.
+func (r *reconciler) skip(ctx context.Context, src *source, res *result, elapsed bool) error {
+	src.cached.passed.catchUp(src.gs)
+	if elapsed {
+		last, err := unmoved(ctx, src)
+		if err != nil {
+			return err
 		}
+		src.cached.last = last
 	}
-	s, err := l.untouched(ctx)
+	s, err := fetchUnaffected(ctx, src)
 	if err != nil {
-		l.log.V(1).Info("looking at all of it", "because", err.Error())
-		return reconcile.Result{}, false
+		return err
 	}
 	defer s.Close()
-	if err := l.glance(ctx, s, w.Elapsed); err != nil {
-		l.log.V(1).Info("looking at all of it", "because", err.Error())
-		return reconcile.Result{}, false
-	}
-	if l.again {
-		return reconcile.Result{}, false
-	}
-	return l.restUntil(l.keep.rest.until), true
+	return r.advance(ctx, src, res, s, elapsed)
 }
 
 // errTouched says that a push may touch a source.
 var errTouched = errors.New("the push may touch it")
 
-// untouched returns the branch as it is, if it leaves the source as it is.
-func (l *look) untouched(ctx context.Context) (*repository.Snapshot, error) {
-	s, err := l.ask(ctx, l.keep.rest.remote)
+// fetchUnaffected returns the branch as it is, if it leaves the source as it is.
+func fetchUnaffected(ctx context.Context, src *source) (*repository.Snapshot, error) {
+	last := src.cached.last
+	src.remote = last.remote
+	s, err := ask(ctx, src)
 	if err != nil {
 		return nil, err
 	}
-	untouched, err := l.unaffected.IsUntouched(s, l.gs, l.keep.desired, l.keep.rest.approvals, plumbing.NewHash(l.gs.Status.AppliedCommit))
+	applied := plumbing.NewHash(src.gs.Status.AppliedCommit)
+	untouched, err := src.unaffected.IsUntouched(s, src.gs, src.cached.desired, last.approvals, applied)
 	if err == nil && !untouched {
 		err = errTouched
 	}
@@ -110,50 +120,51 @@ func (l *look) untouched(ctx context.Context) (*repository.Snapshot, error) {
 	return s, nil
 }
 
-// The method `glance` takes a commit that leaves the source as it is for applied. The
+// advance takes a commit that leaves the source as it is for applied. The
 // status is written only where it says something else of the source than before. At the end of
 // an interval it is also written if there were such commits.
-func (l *look) glance(ctx context.Context, s *repository.Snapshot, elapsed bool) error {
-	written := l.report.Written().AppliedCommit
-	l.outcome = outcome.Outcome{Branch: l.gs.Spec.Ref.Branch, Commit: written}
-	l.noteSeen(s)
-	by, err := l.signatures(ctx)
+func (r *reconciler) advance(ctx context.Context, src *source, res *result, s *repository.Snapshot, elapsed bool) error {
+	gs, written, last := src.gs, src.report.Written(), *src.cached.last
+	from, tip := written.AppliedCommit, s.Commit.String()
+	res.outcome = outcome.Outcome{Branch: gs.Spec.Ref.Branch, Commit: from}
+	noteSeen(gs, s)
+	policy, err := src.policy(ctx)
 	if err == nil {
-		err = credentials.Verify(ctx, l.gs, s, by)
+		err = credentials.Verify(ctx, gs, s, policy)
 	}
 	if err != nil {
 		return err
 	}
-	tip := s.Commit.String()
-	metrics.Rendered(l.name, false)
-	l.keep.desired = &desired.State{Key: l.keep.desired.Key, Commit: tip, Set: l.keep.desired.Set, Reads: l.keep.desired.Reads}
-	l.as, err = l.clients.As(l.gs.Namespace, l.gs.Spec.ServiceAccountName)
-	if err != nil {
+	metrics.Rendered(src.name, false)
+	state := src.cached.desired
+	src.cached.desired = &desired.State{Key: state.Key, Commit: tip, Set: state.Set, Reads: state.Reads}
+	if src.as, err = src.clients.As(gs.Namespace, gs.Spec.ServiceAccountName); err != nil {
 		return err
 	}
-	if err := l.unreadyStill(ctx); err != nil {
+	if res.outcome.Unready, err = stillUnready(ctx, src.as, last.unready); err != nil {
 		return err
 	}
-	l.keep.passed = passed{uid: l.gs.UID, applied: written, tip: tip, seen: l.gs.Status.Seen}
-	conditions := l.outcome.Conditions(l.gs.Generation, l.gs.Status.Conditions)
-	noteSeen := mustNoteSeen(by, l.keep.rest.until, l.report.Written().Seen, l.gs.Status.Seen)
-	if !equality.Semantic.DeepEqual(conditions, l.gs.Status.Conditions) || noteSeen || elapsed && tip != written {
-		rest := *l.keep.rest
-		rest.applied = tip
-		l.keep.rest = &rest
-		l.outcome.Commit, l.gs.Status.AppliedCommit = tip, tip
-		if err := l.conclude(ctx, nil); err != nil {
+	last.unready = entriesOf(res.outcome.Unready)
+	src.cached.passed = passed{uid: gs.UID, applied: from, tip: tip, seen: gs.Status.Seen}
+	conditions := res.outcome.Conditions(gs.Generation, gs.Status.Conditions)
+	changed := !equality.Semantic.DeepEqual(conditions, gs.Status.Conditions)
+	if changed || elapsed && tip != from || mustNoteSeen(policy, last.until, written.Seen, gs.Status.Seen) {
+		last.applied = tip
+		src.cached.last = &last
+		res.outcome.Commit, gs.Status.AppliedCommit = tip, tip
+		if err := r.conclude(ctx, src, res, nil); err != nil {
 			return err
 		}
-		written := rest
-		written.version = l.gs.ResourceVersion
-		l.keep.rest = &written
-		l.remember(l.name, l.keep)
+		concluded := last
+		concluded.version = gs.ResourceVersion
+		src.cached.last = &concluded
+		src.store()
 		return nil
 	}
-	l.remember(l.name, l.keep)
-	metrics.Synced(l.name, l.gs.Status.Conditions, l.outcome.Behind)
-	l.synced(l.name, 0)
+	src.cached.last = &last
+	src.store()
+	metrics.Synced(src.name, gs.Status.Conditions, res.outcome.Behind)
+	r.synced(src.name, 0)
 	return nil
 }
 
@@ -192,24 +203,9 @@ func (p *passed) isOf(gs *v1alpha1.GitSource) bool {
 
 // catchUp takes the commits that a source was found to be at for those of its status. The
 // next write of the status has them.
-func (l *look) catchUp() {
-	if p := &l.keep.passed; p.isOf(l.gs) {
-		l.gs.Status.AppliedCommit, l.gs.Status.ObservedCommit = p.tip, p.tip
-		l.gs.Status.Seen = signers.UnionSeen(p.seen, l.gs.Status.Seen)
+func (p *passed) catchUp(gs *v1alpha1.GitSource) {
+	if p.isOf(gs) {
+		gs.Status.AppliedCommit, gs.Status.ObservedCommit = p.tip, p.tip
+		gs.Status.Seen = signers.UnionSeen(p.seen, gs.Status.Seen)
 	}
-}
-
-// noteSeen adds what a snapshot is at to the status, where signatures are asked for.
-func (l *look) noteSeen(s *repository.Snapshot) {
-	if a := l.gs.Spec.Approvals; l.gs.Spec.Verify == nil && (a == nil || a.Signers == nil) {
-		return
-	}
-	now := []string{s.Tip.String()}
-	if s.Commit != s.Tip {
-		now = append(now, s.Commit.String())
-	}
-	if s.Tag.IsAnnotated() {
-		now = append(now, s.Tag.Object.String())
-	}
-	l.gs.Status.Seen = signers.WithSeen(l.gs.Status.Seen, time.Now(), now...)
 }

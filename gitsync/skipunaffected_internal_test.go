@@ -20,17 +20,16 @@ func TestSeenSinceTheStatus(t *testing.T) {
 		return v1alpha1.SeenCommit{Commit: commit, Time: metav1.Unix(second, 0)}
 	}
 	status := v1alpha1.GitSourceStatus{AppliedCommit: "a", ObservedCommit: "a", Seen: []v1alpha1.SeenCommit{at("a", 1)}}
-	l := &look{gs: &v1alpha1.GitSource{Status: status}}
-	l.keep.passed = passed{applied: "a", tip: "c", seen: []v1alpha1.SeenCommit{at("c", 3), at("b", 2), at("a", 1)}}
-	l.catchUp()
-	s := l.gs.Status
-	if s.AppliedCommit != "c" || s.ObservedCommit != "c" || fmt.Sprint(s.Seen) != fmt.Sprint(l.keep.passed.seen) {
+	gs := &v1alpha1.GitSource{Status: status}
+	p := passed{applied: "a", tip: "c", seen: []v1alpha1.SeenCommit{at("c", 3), at("b", 2), at("a", 1)}}
+	p.catchUp(gs)
+	s := gs.Status
+	if s.AppliedCommit != "c" || s.ObservedCommit != "c" || fmt.Sprint(s.Seen) != fmt.Sprint(p.seen) {
 		t.Errorf("%+v", s)
 	}
-	other := &look{gs: &v1alpha1.GitSource{Status: v1alpha1.GitSourceStatus{AppliedCommit: "d"}}}
-	other.keep.passed = l.keep.passed
-	if other.catchUp(); other.gs.Status.AppliedCommit != "d" || len(other.gs.Status.Seen) > 0 {
-		t.Errorf("a status that was written since is taken for an older one: %+v", other.gs.Status)
+	other := &v1alpha1.GitSource{Status: v1alpha1.GitSourceStatus{AppliedCommit: "d"}}
+	if p.catchUp(other); other.Status.AppliedCommit != "d" || len(other.Status.Seen) > 0 {
+		t.Errorf("a status that was written since is taken for an older one: %+v", other.Status)
 	}
 }
 

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/tranche-dev/tranche/gitsync/footprint"
+	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -26,45 +25,32 @@ const (
 var errToRead = errors.New("more than versions is to be read")
 
 // unmoved reports an error unless the cluster has of an up-to-date source what was applied.
-// Else the next interval begins. Lists of versions answer for all sources of an account in a
-// namespace.
-func (l *look) unmoved(ctx context.Context) (err error) {
-	rest := *l.keep.rest
-	if !rest.versionsTell(l.gs) {
-		return errToRead
+// Else it returns the sync with the next interval. Lists of versions answer for all sources of
+// an account in a namespace.
+func unmoved(ctx context.Context, src *source) (*lastSync, error) {
+	last := *src.cached.last
+	if !last.versionsTell(src.gs) {
+		return nil, errToRead
 	}
-	if l.as, err = l.clients.As(l.gs.Namespace, l.gs.Spec.ServiceAccountName); err != nil {
-		return err
+	as, err := src.clients.As(src.gs.Namespace, src.gs.Spec.ServiceAccountName)
+	if err != nil {
+		return nil, err
 	}
-	begun, err := rest.footprint.Holds(ctx, footprint.Reading{
-		Shared: l.shared, As: l.as, Account: l.clients.User(l.gs.Namespace, l.gs.Spec.ServiceAccountName),
-		Since: time.Now().Add(-rest.interval / tenths), Known: l.known,
+	begun, err := last.footprint.Holds(ctx, footprint.Reading{
+		Shared: src.lists, As: as, Account: src.clients.User(src.gs.Namespace, src.gs.Spec.ServiceAccountName),
+		Since: time.Now().Add(-last.interval / tenths), Known: src.cache.known,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	rest.until = begun.Add(l.outcome.Next(l.gs))
-	l.keep.rest = &rest
-	return nil
+	last.until = begun.Add((&outcome.Outcome{}).Next(src.gs))
+	return &last, nil
 }
 
 // versionsTell reports whether versions say all that a whole sync would find out.
-func (r *atRest) versionsTell(gs *v1alpha1.GitSource) bool {
+func (r *lastSync) versionsTell(gs *v1alpha1.GitSource) bool {
 	w := gs.Spec.WriteBack
 	return r.footprint != nil && r.version == gs.ResourceVersion &&
 		len(gs.Spec.DependsOn) == 0 && (w == nil || !w.Enabled && !w.Notes) &&
 		len(gs.Status.Kept) == 0 && time.Since(r.whole) < max(wholeAfter, wholeAfterIntervals*r.interval)
-}
-
-// known returns how many objects of a kind in a namespace all up-to-date sources have applied.
-func (r *reconciler) known(gvk schema.GroupVersionKind, namespace string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := 0
-	for _, m := range r.last {
-		if m.rest != nil && m.rest.footprint != nil {
-			n += m.rest.footprint.Count(gvk, namespace)
-		}
-	}
-	return n
 }

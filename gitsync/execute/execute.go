@@ -53,6 +53,11 @@ type Cache struct {
 	Autoscaled map[string]bool
 }
 
+// Revalidate drops the dry runs that no longer count for a source.
+func (c *Cache) Revalidate(gs *v1alpha1.GitSource) {
+	c.DryRuns = c.DryRuns.Valid(gs, requests.IsAsked(gs))
+}
+
 // Result is what is left to be done.
 type Result struct {
 	// Waiting are the Deployments whose hand-back is waited for.
