@@ -38,19 +38,12 @@ func (w *attempt) base(ctx context.Context, pending []intent) ([]intent, error) 
 // that are not merged yet, the new commits go on top of those. If it has fallen
 // behind, the first commit is a merge of the two.
 func (w *attempt) reviewBase(ctx context.Context, pending []intent) ([]intent, error) {
-	looking, cancel := context.WithTimeout(ctx, w.Source.Spec.TimeoutOrDefault())
-	defer cancel()
-	s, err := turns.Exchange(ctx, func() (*repository.Snapshot, error) { return w.Mirror.Fetch(looking, w.Remote, w.branch) })
-	if p, ok := errors.AsType[*plan.Problem](err); ok && p.Reason == v1alpha1.ReasonBranchNotFound {
-		w.from = plumbing.ZeroHash
-		return pending, nil
-	}
+	s, err := w.fetchReview(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w.review = s
-	if !s.SharesDisk(w.Snapshot) {
-		return nil, gitserver.ErrBranchMoved // the mirror was cloned again: both from the new one
+	if s == nil {
+		return pending, nil
 	}
 	// The older snapshot does not see what has come since.
 	w.scratch, w.from = gitobject.NewStore(s), s.Commit
@@ -81,15 +74,45 @@ func (w *attempt) reviewBase(ctx context.Context, pending []intent) ([]intent, e
 		return nil, nil
 	}
 	w.head, w.tree = s.Commit, c.TreeHash
-	t, err := gittree.OpenTree(w.scratch, c.TreeHash)
+	if w.set, err = renderReview(w.Reader, w.scratch, c.TreeHash, w.branch); err != nil {
+		return nil, err
+	}
+	return unsaid, nil
+}
+
+// fetchReview returns the branch for review; nil: there is none yet.
+func (w *attempt) fetchReview(ctx context.Context) (*repository.Snapshot, error) {
+	looking, cancel := context.WithTimeout(ctx, w.Source.Spec.TimeoutOrDefault())
+	defer cancel()
+	s, err := turns.Exchange(ctx, func() (*repository.Snapshot, error) { return w.Mirror.Fetch(looking, w.Remote, w.branch) })
+	if p, ok := errors.AsType[*plan.Problem](err); ok && p.Reason == v1alpha1.ReasonBranchNotFound {
+		w.from = plumbing.ZeroHash
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	if w.set, err = w.Reader.Render(t); err != nil {
-		return nil, &plan.Problem{Reason: v1alpha1.ReasonWriteBackConflict, Where: "branch " + w.branch,
-			Err: errors.New("does not render: " + plan.OneLine(err.Error())), Hint: "correct it, or delete it"}
+	w.review = s
+	if !s.SharesDisk(w.Snapshot) {
+		return nil, gitserver.ErrBranchMoved // the mirror was cloned again: both from the new one
 	}
-	return unsaid, nil
+	return s, nil
+}
+
+// renderReview renders the tree that the new commits go on top of.
+func renderReview(r *desired.Reader, store *gitobject.Store, tree plumbing.Hash, branch string) (*plan.Set, error) {
+	t, err := gittree.OpenTree(store, tree)
+	if err != nil {
+		return nil, err
+	}
+	set, err := r.Render(t)
+	if err != nil {
+		return nil, &plan.Problem{
+			Reason: v1alpha1.ReasonWriteBackConflict, Where: "branch " + branch,
+			Err: errors.New("does not render: " + plan.OneLine(err.Error())), Hint: "correct it, or delete it",
+		}
+	}
+	return set, nil
 }
 
 // tips returns the commit at the tip of the branch for review, and the one to write on.
