@@ -111,7 +111,9 @@ func (src *source) recordEvent(commit, kind, reason, message string) {
 // secrets reads the Secrets that the source names.
 func (src *source) secrets() credentials.Reader {
 	return credentials.Reader{Client: src.own, Source: src.gs}
-} // bases returns how the sync fetches remote bases; nil: they are refused.
+}
+
+// bases returns how the sync fetches remote bases; nil: they are refused.
 func (src *source) bases(ctx context.Context) repository.FetchBase {
 	return src.rendering.Bases(ctx, src.since)
 }

@@ -59,11 +59,11 @@ func (f *Fence) Release(ctx context.Context, br *v1alpha1.BatchRelease) error {
 
 // Sizes returns [failures.ErrChanged] unless the ReplicaSets that have pods have the sizes that
 // a round has observed. A round that takes pods away asks for it. Deployment and ReplicaSets come
-// by two watches: the Deployment may tell that the native controller has seen the hold, while the
+// by two watches. The Deployment may say that the native controller has seen the hold, while the
 // last size that it wrote before has not come yet.
 //
-// It is enough to ask once for each generation that the native controller has seen: from then
-// on it leaves the sizes of a held Deployment alone.
+// It is enough to ask once for each generation that the native controller has seen. After
+// that it leaves the sizes of a held Deployment alone.
 func (f *Fence) Sizes(ctx context.Context, release types.NamespacedName, d *appsv1.Deployment, sets []*appsv1.ReplicaSet) error {
 	now := generation{deployment: d.UID, number: d.Generation}
 	f.mu.Lock()
