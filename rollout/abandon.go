@@ -208,8 +208,10 @@ func (a *abandonment) unmoved(ctx context.Context, d *appsv1.Deployment) error {
 func (a *abandonment) tellMislabelled(d *appsv1.Deployment) {
 	if a.handBacks.isNews(d, v1alpha1.ReasonNotHeld, a.now()) {
 		a.tell(d, engine.Event{Warning: true, Reason: v1alpha1.ReasonNotHeld, Message: "The Deployment has label " + v1alpha1.LabelHeld +
-			", and is not held: no plan governs it, Tranche has no record of it, and it is not both paused and of strategy Recreate. Nothing is changed. " +
-			"To take the label off, label the namespace " + v1alpha1.LabelDrift + "=correct meanwhile, and write the Deployment so that it is then neither paused nor of strategy Recreate"})
+			", and is not held: no plan governs it, Tranche has no record of it, and it is not both paused and of strategy " +
+			"Recreate. Nothing is changed. " +
+			"To take the label off, label the namespace " + v1alpha1.LabelDrift +
+			"=correct meanwhile, and write the Deployment so that it is then neither paused nor of strategy Recreate"})
 	}
 }
 
@@ -258,7 +260,8 @@ func (a *abandonment) tellKept(ctx context.Context, key types.NamespacedName, e 
 // created yet. A finalizer keeps the old one, which is being deleted.
 func (a *abandonment) returning(ctx context.Context, deployment types.NamespacedName) (bool, error) {
 	var plans v1alpha1.BatchReleaseList
-	if err := a.List(ctx, &plans, client.InNamespace(deployment.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
+	if err := a.List(ctx, &plans, client.InNamespace(deployment.Namespace),
+		client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
 		return false, fmt.Errorf("listing the plans of Deployment %s: %w", deployment, err)
 	}
 	switch {

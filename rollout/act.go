@@ -41,8 +41,9 @@ func (a *actor) act(ctx context.Context, action engine.Action) (bool, error) {
 	case engine.Remember:
 		return a.remember(ctx, action)
 	case engine.Forget:
-		return true, client.IgnoreNotFound(a.Delete(ctx, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: a.d.Namespace, Name: action.Record.Name}},
-			client.Preconditions{ResourceVersion: &action.Record.ResourceVersion}))
+		return true, client.IgnoreNotFound(
+			a.Delete(ctx, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: a.d.Namespace, Name: action.Record.Name}},
+				client.Preconditions{ResourceVersion: &action.Record.ResourceVersion}))
 	case engine.Hold:
 		return true, a.hold(action)
 	case engine.HandBack:

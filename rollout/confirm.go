@@ -78,11 +78,14 @@ func writtenFromGit(e metav1.ManagedFieldsEntry) bool {
 
 // whyUnconfirmed says what is waited for, and what to do if that does not come by itself.
 func (r *reconciler) whyUnconfirmed(ctx context.Context, br *v1alpha1.BatchRelease) (message string, gone bool, err error) {
-	key := types.NamespacedName{Namespace: cmp.Or(br.Labels[v1alpha1.LabelSourceNamespace], br.Namespace), Name: br.Labels[v1alpha1.LabelSource]}
-	message = fmt.Sprintf("GitSource %s has not written this BatchRelease since it was created, as a restore creates it; nothing begins and nothing moves until then", key)
+	key := types.NamespacedName{Namespace: cmp.Or(br.Labels[v1alpha1.LabelSourceNamespace], br.Namespace),
+		Name: br.Labels[v1alpha1.LabelSource]}
+	message = fmt.Sprintf("GitSource %s has not written this BatchRelease since it was created, as a restore creates it; "+
+		"nothing begins and nothing moves until then", key)
 	var gs v1alpha1.GitSource
 	if err := r.reader.Get(ctx, key, &gs); apierrors.IsNotFound(err) {
-		return fmt.Sprintf("%s. There is no GitSource %s: create it; or take off the labels %s and %s, after which spec.template is released as it is",
+		return fmt.Sprintf("%s. There is no GitSource %s: create it; or take off the labels %s and %s, after which "+
+			"spec.template is released as it is",
 			message, key, v1alpha1.LabelSource, v1alpha1.LabelSourceNamespace), true, nil
 	} else if err != nil {
 		return "", false, fmt.Errorf("reading GitSource %s of BatchRelease %s/%s: %w", key, br.Namespace, br.Name, err)

@@ -32,7 +32,8 @@ func (r *reconciler) explain(ctx context.Context, o engine.Observed, d engine.De
 	}
 	next := explainAfter - r.now().Sub(since.Time)
 	lost := d.Status.CurrentStepState == v1alpha1.StepUpgrade && d.Status.CurrentStepTarget > 0
-	if next <= 0 || lost || slices.ContainsFunc(o.ReplicaSets, func(rs *appsv1.ReplicaSet) bool { return podcauses.NotCreated(rs) != nil && engine.IsUpdate(&o, rs) }) {
+	if next <= 0 || lost || slices.ContainsFunc(o.ReplicaSets,
+		func(rs *appsv1.ReplicaSet) bool { return podcauses.NotCreated(rs) != nil && engine.IsUpdate(&o, rs) }) {
 		var err error
 		if o.Pods, err = r.pods.Find(ctx, &o); err != nil {
 			return d, err

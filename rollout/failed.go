@@ -81,7 +81,8 @@ func (r *reconciler) keepFailure(ctx context.Context, o engine.Observed, s *v1al
 	if o.Deployment == nil || o.Rival != "" || o.Unconfirmed != "" {
 		return nil
 	}
-	now := keptFailure{Failure: plan.Failure{Commit: s.FailedCommit, Revision: s.FailedRevision, Digest: s.FailedTemplateDigest, Message: s.FailedMessage}}
+	now := keptFailure{Failure: plan.Failure{Commit: s.FailedCommit, Revision: s.FailedRevision, Digest: s.FailedTemplateDigest,
+		Message: s.FailedMessage}}
 	failed := s.FailedRevision != "" && s.FailedCommit != "" && now.isOf(&o.Release.Spec)
 	if kept.in != nil && (failed && kept.Failure != now.Failure || !kept.isOf(&o.Release.Spec)) {
 		old := client.Preconditions{UID: &kept.in.UID, ResourceVersion: &kept.in.ResourceVersion}

@@ -317,7 +317,8 @@ func refused(err error) bool {
 // failed. The status says so after a minute: it is written by the same API server.
 func (r *reconciler) tellFailing(ctx context.Context, br *v1alpha1.BatchRelease, err error) {
 	logr.FromContextOrDiscard(ctx).Error(err, "Request failed", "revision", br.Status.UpdateRevision, "step", br.Status.CurrentStepIndex)
-	r.tell(br, engine.Event{Warning: true, Reason: v1alpha1.ReasonRequestFailed, Message: err.Error() + "; it is tried again, less and less often"})
+	r.tell(br, engine.Event{Warning: true, Reason: v1alpha1.ReasonRequestFailed,
+		Message: err.Error() + "; it is tried again, less and less often"})
 }
 
 // tellRefused says so where people look: in the status and in an event. o is what the

@@ -217,7 +217,8 @@ func (v *verdict) outcome(s *releaseView) (bool, error) {
 	failed := cli.WithCode(cli.ExitFailed, fmt.Errorf("%s/%s: %s", s.release.Namespace, s.release.Name, v.last))
 	switch at.Reason {
 	case v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonTemplateRefused, v1alpha1.ReasonInvalidPlan,
-		v1alpha1.ReasonUnsupportedStrategy, v1alpha1.ReasonAnotherPlan, v1alpha1.ReasonRecordsLost, v1alpha1.ReasonTemplateMissing, v1alpha1.ReasonDeploymentNotFound,
+		v1alpha1.ReasonUnsupportedStrategy, v1alpha1.ReasonAnotherPlan, v1alpha1.ReasonRecordsLost, v1alpha1.ReasonTemplateMissing,
+		v1alpha1.ReasonDeploymentNotFound,
 		v1alpha1.ReasonRolledBack:
 		return true, failed
 	case v1alpha1.ReasonNativeRollout, v1alpha1.ReasonPodsUnavailable: // a first install has no deadline but the native one
