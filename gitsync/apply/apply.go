@@ -114,7 +114,8 @@ func (a *Applier) DryRun(ctx context.Context, t *Target) (plan.Problems, error) 
 	if t.isSharedWithRollout() {
 		err = errors.Join(a.DryRunRollout(ctx, t), a.dryRunRest(ctx, t))
 		if err != nil && a.hasMoved(ctx, t) {
-			return nil, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, t.GetName(), errors.New("it has changed since it was read"))
+			return nil, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, t.GetName(),
+				errors.New("it has changed since it was read"))
 		}
 	} else {
 		err = a.dryRunManifest(ctx, t)
@@ -158,11 +159,14 @@ func (a *Applier) dryRunManifest(ctx context.Context, t *Target) error {
 func (t *Target) hintAtPlan(ps plan.Problems) {
 	switch {
 	case t.Release != nil:
-		hintAtImmutable(ps, "a Deployment with a plan is not deleted: put the old value back, give the new one another name, or take its plan away before")
+		hintAtImmutable(ps,
+			"a Deployment with a plan is not deleted: put the old value back, give the new one another name, or take its plan away before")
 	case t.GroupKind() == inventory.ReleaseKind:
-		hintAtImmutable(ps, "a plan is not deleted while the branch has one for its Deployment: put the old value back, or give the new plan another name")
+		hintAtImmutable(ps,
+			"a plan is not deleted while the branch has one for its Deployment: put the old value back, or give the new plan another name")
 	case t.GroupKind() == inventory.CRDKind:
-		hintAtImmutable(ps, "a CustomResourceDefinition is not deleted, since its objects would go with it: put the old value back, or delete it yourself")
+		hintAtImmutable(ps,
+			"a CustomResourceDefinition is not deleted, since its objects would go with it: put the old value back, or delete it yourself")
 	}
 }
 
@@ -181,17 +185,20 @@ func (t *Target) hasMore(gs *v1alpha1.GitSource) bool {
 // the garbage collector, and a namespace with all its Deployments.
 func (t *Target) forbidden() *plan.Problem {
 	if len(t.GetOwnerReferences()) > 0 {
-		return t.Problem(plan.ReasonInvalidManifest, "metadata.ownerReferences: where the owners are gone, the garbage collector deletes the object and what is in it", "remove them: the UID of an owner is of one cluster")
+		return t.Problem(plan.ReasonInvalidManifest, "metadata.ownerReferences: where the owners are gone, the garbage "+
+			"collector deletes the object and what is in it", "remove them: the UID of an owner is of one cluster")
 	}
 	if t.adopter != "" && t.controller() == nil {
-		return t.Problem(plan.ReasonInvalidManifest, "metadata.labels: the selector of Deployment "+t.adopter+" matches them, so that it would adopt the ReplicaSet, and its release would be resized past the gates", "give it other labels")
+		return t.Problem(plan.ReasonInvalidManifest, "metadata.labels: the selector of Deployment "+t.adopter+
+			" matches them, so that it would adopt the ReplicaSet, and its release would be resized past the gates", "give it other labels")
 	}
 	switch t.GroupKind() {
 	case inventory.RevisionKind:
 		return t.Problem(plan.ReasonInvalidManifest, "a ControllerRevision is the record of a controller", "remove it from the branch")
 	case inventory.ReplicaSetKind, inventory.PodKind:
 		if owner := t.controller(); owner != nil {
-			return t.Problem(plan.ReasonInvalidManifest, "it is controlled by "+owner.Kind+" "+owner.Name, "remove it from the branch, and change that instead")
+			return t.Problem(plan.ReasonInvalidManifest, "it is controlled by "+owner.Kind+" "+owner.Name,
+				"remove it from the branch, and change that instead")
 		}
 	}
 	return nil
@@ -274,12 +281,14 @@ func (a *Applier) IsHeldSince(ctx context.Context, t *Target) bool {
 
 // HeldSince returns the conflict after which the next sync reads the Deployment again.
 func (t *Target) HeldSince() error {
-	return apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, t.GetName(), errors.New("it is held since it was read"))
+	return apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, t.GetName(),
+		errors.New("it is held since it was read"))
 }
 
 // DryRunApply tries an apply of u, and sets u to the answer.
 func (a *Applier) DryRunApply(ctx context.Context, u *unstructured.Unstructured) error {
-	return a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.ManagerGitSync), client.ForceOwnership, client.DryRunAll)
+	return a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.ManagerGitSync),
+		client.ForceOwnership, client.DryRunAll)
 }
 
 // mayWrite returns an error where the account could not write an object that is left
@@ -289,7 +298,8 @@ func (a *Applier) mayWrite(ctx context.Context, t *Target) error {
 	if t.Live == nil {
 		return a.DryRunApply(ctx, u)
 	}
-	return a.Client.Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte("{}")), client.FieldOwner(v1alpha1.ManagerGitSync), client.DryRunAll)
+	return a.Client.Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte("{}")), client.FieldOwner(v1alpha1.ManagerGitSync),
+		client.DryRunAll)
 }
 
 // DryRunRollout tries the write that rollout will make one day: the template,
@@ -506,11 +516,12 @@ func MayRecreate(t *Target) bool {
 // goneWithin is how long an object may take to go before it is created again.
 const goneWithin = 30 * time.Second
 
-// finalizersAdvice says what to look at if finalizers keep an object. The API server has set
+// FinalizersAdvice says what to look at if finalizers keep an object. The API server has set
 // that of a foreground deletion, and removes it once the dependents that block it are gone.
-func finalizersAdvice(finalizers []string) string {
+func FinalizersAdvice(finalizers []string) string {
 	if slices.Contains(finalizers, metav1.FinalizerDeleteDependents) {
-		return "foregroundDeletion waits for the objects that it owns, as ReplicaSets and pods: see those of its namespace that are being deleted, and their finalizers"
+		return "foregroundDeletion waits for the objects that it owns, as ReplicaSets and pods: see those of its namespace that " +
+			"are being deleted, and their finalizers"
 	}
 	return "see to who has set them"
 }
@@ -534,7 +545,8 @@ func (a *Applier) recreate(ctx context.Context, t *Target) (Change, error) {
 		return live == nil, err
 	})
 	if err != nil && len(finalizers) > 0 {
-		return Unchanged, t.Problem(v1alpha1.ReasonApplyFailed, "it is deleted, to be created again, and does not go: it has the finalizers "+plan.JoinNames(finalizers), finalizersAdvice(finalizers))
+		return Unchanged, t.Problem(v1alpha1.ReasonApplyFailed,
+			"it is deleted, to be created again, and does not go: it has the finalizers "+plan.JoinNames(finalizers), FinalizersAdvice(finalizers))
 	}
 	if err != nil {
 		return Unchanged, fmt.Errorf("waiting for %s to be gone: %w", t, err)
@@ -558,7 +570,8 @@ func (a *Applier) AwaitCRD(ctx context.Context, t *Target) error {
 			return false, err
 		}
 		if status, because := conditionOf(live, "NamesAccepted"); status == "False" {
-			return false, t.Problem(v1alpha1.ReasonApplyFailed, "the API server does not accept its names: "+because, "take other names, or remove the CustomResourceDefinition that has them")
+			return false, t.Problem(v1alpha1.ReasonApplyFailed, "the API server does not accept its names: "+because,
+				"take other names, or remove the CustomResourceDefinition that has them")
 		}
 		return IsEstablished(live), nil
 	})

@@ -5,16 +5,9 @@
 // whose [Mode] says how the object is applied. An [Applier] tries the target with the API
 // server ([Applier.DryRun]), and writes it ([Applier.Apply]). The result is a [Change].
 //
-// A [Stage] does so for all targets of a commit, in the order of application. Its [Input] has
-// all that it works on, and its [Result] says what is left to be done. [Stage.MoveOn] writes
-// what counts of a commit that is refused. [Stage.Restore] brings again what
-// was deleted of a commit that was applied.
-//
-// A [DryRunCache] has the dry runs that need not be repeated. A [Takeover] lets a plan
-// take the place of a BatchRelease that a user has made; package takeover has what a plan may
-// take over.
-// [Target.Drift] names what other managers had changed. [Contests] count how often drift came
-// back.
+// Package stage does so for all targets of a commit, in the order of application. A [Takeover]
+// lets a plan take the place of a BatchRelease that a user has made; package takeover has what a
+// plan may take over. [Target.Drift] names what other managers had changed.
 //
 // Each step takes a GitSource and clients, and returns a result. It writes no status, and
 // hands its events to the caller. The reconciler, a preview and a probe of another source's

@@ -40,7 +40,7 @@ func TestFinalizersAdvice(t *testing.T) {
 		{[]string{"example.org/a", "foregroundDeletion"}, "waits for the objects that it owns"},
 		{[]string{"example.org/a"}, "see to who has set them"},
 	} {
-		if got := finalizersAdvice(tc.finalizers); !strings.Contains(got, tc.want) {
+		if got := FinalizersAdvice(tc.finalizers); !strings.Contains(got, tc.want) {
 			t.Errorf("%v: %q, want %q", tc.finalizers, got, tc.want)
 		}
 	}

@@ -90,17 +90,19 @@ func dryRunAssumed(ctx context.Context, a *Applier, t *Target) bool {
 	return err == nil && tried.GetResourceVersion() == ""
 }
 
-// settleAssumed finds out whether an object exists that was taken for one that does not. It
-// returns true if it does not, and may be created.
-func settleAssumed(ctx context.Context, a *Applier, o *Observer, t *Target) (bool, plan.Problems, error) {
+// SettleAssumed finds out whether an object exists that was taken for one that does not. It
+// returns true if it does not, and may be created. A target that was not assumed is left as it is.
+func (o *Observer) SettleAssumed(ctx context.Context, a *Applier, t *Target) (absent bool, ps plan.Problems, err error) {
+	if !t.assumed {
+		return false, nil, nil
+	}
 	if dryRunAssumed(ctx, a, t) {
 		return true, nil, nil
 	}
-	err := o.readAssumed(ctx, t)
-	if err == nil {
+	if err = o.readAssumed(ctx, t); err == nil {
 		return false, nil, nil
 	}
-	ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, a.Source, err)
+	ps = apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, a.Source, err)
 	if len(ps) == 0 {
 		return false, nil, err
 	}

@@ -119,7 +119,8 @@ type Observer struct {
 
 // NewObserver returns an observer that has read nothing.
 func NewObserver(gs *v1alpha1.GitSource, as, own client.Reader) *Observer {
-	return &Observer{Source: gs, As: as, Own: own, plans: map[client.ObjectKey][]v1alpha1.BatchRelease{}, ending: map[client.ObjectKey][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
+	return &Observer{Source: gs, As: as, Own: own, plans: map[client.ObjectKey][]v1alpha1.BatchRelease{},
+		ending: map[client.ObjectKey][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
 }
 
 // Targets returns how each object of a commit is to be applied. The error has the problems of
@@ -287,7 +288,8 @@ func (o *Observer) ownedByOther(ctx context.Context, t *Target) error {
 	if t.Live == nil {
 		return nil
 	}
-	others := t.GroupKind() != inventory.DeploymentKind && t.Live.GetLabels()[v1alpha1.LabelSource] != "" && !inventory.IsOwned(t.Live, o.Source)
+	others := t.GroupKind() != inventory.DeploymentKind && t.Live.GetLabels()[v1alpha1.LabelSource] != "" &&
+		!inventory.IsOwned(t.Live, o.Source)
 	mine := inventory.Has(o.Source.Status.Inventory, t.Entry().ID())
 	if mine && !others {
 		return nil
@@ -324,7 +326,8 @@ func (o *Observer) ReadSources(ctx context.Context) (err error) {
 func ownedBy(t *Target, namespace, name string) *plan.Problem {
 	return &plan.Problem{
 		Reason: v1alpha1.ReasonOwnedByOther, Where: t.File + ": " + t.String(),
-		Err: fmt.Errorf("GitSource %s/%s applies it already", namespace, name), Hint: "keep it in one of the two; if it moves, status.kept of the other one has the reason why it does not let go", Retry: true,
+		Err:  fmt.Errorf("GitSource %s/%s applies it already", namespace, name),
+		Hint: "keep it in one of the two; if it moves, status.kept of the other one has the reason why it does not let go", Retry: true,
 	}
 }
 
@@ -372,7 +375,8 @@ func (o *Observer) PlansFor(ctx context.Context, deployment client.ObjectKey) ([
 		return plans, nil
 	}
 	var list v1alpha1.BatchReleaseList
-	if err := o.Own.List(ctx, &list, client.InNamespace(deployment.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
+	if err := o.Own.List(ctx, &list, client.InNamespace(deployment.Namespace),
+		client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
 		return nil, fmt.Errorf("listing the BatchReleases for Deployment %s: %w", deployment, err)
 	}
 	var plans []v1alpha1.BatchRelease

@@ -41,3 +41,6 @@ func HasPlan(set *plan.Set, p *v1alpha1.BatchRelease) bool {
 		return r.Plan.Namespace == p.Namespace && r.Plan.Name == p.Name
 	})
 }
+
+// CommitAnnotations are the annotations of a BatchRelease that say something of its commit.
+var CommitAnnotations = []string{v1alpha1.AnnotationCommitAuthor, v1alpha1.AnnotationCommitURL, v1alpha1.AnnotationRejected}

@@ -69,7 +69,8 @@ func (o *Observer) stableOf(ctx context.Context, t *Target, plans []v1alpha1.Bat
 	for i := range revisions {
 		r, err := plan.ReadRecord(&revisions[i])
 		if err != nil {
-			return nil, t.cannotRestore("", err, "correct or delete the ControllerRevision; without it the Deployment is created with the template from Git, on all pods")
+			return nil, t.cannotRestore("", err,
+				"correct or delete the ControllerRevision; without it the Deployment is created with the template from Git, on all pods")
 		}
 		records = append(records, r)
 	}
@@ -80,8 +81,10 @@ func (o *Observer) stableOf(ctx context.Context, t *Target, plans []v1alpha1.Bat
 	template := stable.Template.DeepCopy()
 	delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 	if selector := selectorOf(t.Object); selector != nil && !selector.Matches(labels.Set(template.Labels)) {
-		fact := fmt.Errorf("it does not match the pods' labels of the stable revision %s (%s); the Deployment was deleted, and comes back at that revision until its release is approved", stable.Revision, labels.Set(template.Labels))
-		return nil, t.cannotRestore("spec.selector", fact, "put the old selector back; or remove BatchRelease "+plan.ReleaseName(&plans[0])+", which creates the Deployment with the template from Git on all pods; or give the Deployment another name")
+		fact := fmt.Errorf("it does not match the pods' labels of the stable revision %s (%s); the Deployment was deleted, and "+
+			"comes back at that revision until its release is approved", stable.Revision, labels.Set(template.Labels))
+		return nil, t.cannotRestore("spec.selector", fact, "put the old selector back; or remove BatchRelease "+
+			plan.ReleaseName(&plans[0])+", which creates the Deployment with the template from Git on all pods; or give the Deployment another name")
 	}
 	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(template)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/apply/stage"
 	"github.com/tranche-dev/tranche/gitsync/changeset"
 	"github.com/tranche-dev/tranche/gitsync/departed"
 	"github.com/tranche-dev/tranche/gitsync/desired"
@@ -37,7 +38,7 @@ type Input struct {
 	Own             client.Reader
 	// Cache is of earlier syncs, and added to.
 	Cache *Cache
-	// Branch and Tip are what the sync is about, see [apply.Input].
+	// Branch and Tip are what the sync is about, see [stage.Input].
 	Branch, Tip string
 	// Ending: the GitSource is deleted.
 	Ending bool
@@ -46,9 +47,9 @@ type Input struct {
 
 // Cache is what is kept of a source between syncs. Losing it costs requests.
 type Cache struct {
-	DryRuns apply.DryRunCache
+	DryRuns stage.DryRunCache
 	// Contests are the objects with drift, by entry.
-	Contests apply.Contests
+	Contests stage.Contests
 	// Autoscaled is what of all that was applied last had an autoscaler.
 	Autoscaled map[string]bool
 }
@@ -73,21 +74,21 @@ type Result struct {
 }
 
 // of returns a result of a stage.
-func of(r apply.Result) Result {
+func of(r stage.Result) Result {
 	return Result{Waiting: r.Waiting, Contested: r.Due, Again: r.Conflicted}
 }
 
 // stage returns the stage that applies a commit.
-func (in *Input) stage(c *changeset.Changes, o *apply.Observer) *apply.Stage {
+func (in *Input) stage(c *changeset.Changes, o *apply.Observer) *stage.Stage {
 	if in.Cache.Contests == nil {
-		in.Cache.Contests = apply.Contests{}
+		in.Cache.Contests = stage.Contests{}
 	}
-	return apply.NewStage(apply.Input{
+	return stage.New(stage.Input{
 		Applier: &apply.Applier{Source: in.Source, Client: in.Account, Commit: c.Desired.Commit}, Observer: o, Status: in.Client,
 		Set: c.Governed.Set, Targets: c.Targets, Releases: c.Releases, Then: c.Then, Governing: c.Now,
 		Before: in.Report.Written().Inventory, Autoscaled: in.Cache.Autoscaled, Asked: requests.IsAsked(in.Source),
 		Branch: in.Branch, Tip: in.Tip, Cache: in.Cache.DryRuns, Contests: in.Cache.Contests, Log: in.Log,
-		Record: func(e apply.Event) {
+		Record: func(e stage.Event) {
 			in.Report.RecordEvent(report.Event{Of: e.Object, Type: e.Type, Reason: e.Reason, Message: e.Message, Commit: in.Tip})
 		},
 		BeforeEnd: func(ctx context.Context, e inventory.Entry) error { return in.recordEnded(ctx, e) },
@@ -157,7 +158,7 @@ func Gone(in Input, refused *changeset.Changes, o *apply.Observer) plan.Problems
 	return in.refused(refused, o).Gone()
 }
 
-func (in *Input) refused(c *changeset.Changes, o *apply.Observer) *apply.Stage {
+func (in *Input) refused(c *changeset.Changes, o *apply.Observer) *stage.Stage {
 	if c == nil {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
 		[]string{
-			"gitsync/apply", "gitsync/changeset", "gitsync/departed", "gitsync/desired", "gitsync/inventory",
+			"gitsync/apply", "gitsync/apply/stage", "gitsync/changeset", "gitsync/departed", "gitsync/desired", "gitsync/inventory",
 			"gitsync/namedsecrets", "gitsync/outcome", "gitsync/replay", "gitsync/report", "gitsync/requests", "gitsync/siblings",
 			"plan", "plan/v1alpha1",
 		},

@@ -1,4 +1,4 @@
-package apply
+package stage
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/takeover"
@@ -44,7 +45,7 @@ func (s *Stage) MoveOn(ctx context.Context) (waiting []string, r Result, ps plan
 	for i, t := range s.Releases {
 		release, then := &s.Set.Releases[i], s.Then[i]
 		now := s.Governing[plan.ReleaseName(then)]
-		if t.Live == nil || t.Mode != Full || now == nil || now.Name != then.Name || !inventory.IsOwned(now, s.Applier.Source) {
+		if t.Live == nil || t.Mode != apply.Full || now == nil || now.Name != then.Name || !inventory.IsOwned(now, s.Applier.Source) {
 			continue
 		}
 		m := &move{stage: s, t: t, release: release, then: then, now: now}
@@ -67,7 +68,7 @@ func (s *Stage) MoveOn(ctx context.Context) (waiting []string, r Result, ps plan
 // move is what a BatchRelease gets of a commit that is refused.
 type move struct {
 	stage   *Stage
-	t       *Target
+	t       *apply.Target
 	release *plan.Release
 	// then is the BatchRelease as the commit has it, and now as the cluster has it.
 	then, now *v1alpha1.BatchRelease
@@ -81,7 +82,7 @@ type move struct {
 func (m *move) decide(ctx context.Context) (waits bool, err error) {
 	then, now := &m.then.Spec, &m.now.Spec
 	deployment := find(m.stage.Targets, inventory.DeploymentKind, m.release.Deployment.GetNamespace(), m.release.Deployment.GetName())
-	if m.t.Refused || deployment == nil || deployment.Refused || deployment.Live == nil || deployment.Mode != ExceptRollout {
+	if m.t.Refused || deployment == nil || deployment.Refused || deployment.Live == nil || deployment.Mode != apply.ExceptRollout {
 		return !m.isSame() || !equality.Semantic.DeepEqual(then.Approval, now.Approval), nil
 	}
 	next := now.DeepCopy()
@@ -126,9 +127,11 @@ func (m *move) isSame() bool {
 
 // sameTerms reports whether the commit decides about the releases of a Deployment as
 // the cluster does.
-func (m *move) sameTerms(deployment *Target) bool {
+func (m *move) sameTerms(deployment *apply.Target) bool {
 	ready, _, _ := unstructured.NestedInt64(deployment.Live.Object, "spec", "minReadySeconds")
-	now := plan.NewTerms(m.now.Namespace, m.now.Spec.WorkloadRef.Name, &m.now.Spec.Strategy, m.now.Spec.DeploymentStrategy, int32(ready)) //nolint:gosec // the API server has checked it
+	minReady := int32(ready) //nolint:gosec // the API server has checked it
+	spec := &m.now.Spec
+	now := plan.NewTerms(m.now.Namespace, spec.WorkloadRef.Name, &spec.Strategy, spec.DeploymentStrategy, minReady)
 	return m.release.Terms() == now
 }
 
@@ -172,7 +175,8 @@ func (m *move) hasAll(template *corev1.PodTemplateSpec) (bool, error) {
 	}
 	for _, t := range m.stage.Targets {
 		ok := used.Has(t.GroupKind(), t.GetNamespace(), t.GetName())
-		if gk := t.GroupKind(); ok && (gk == inventory.ConfigMapKind || gk == inventory.SecretKind) && (t.Live == nil || t.Mode == AfterDeletion) {
+		if gk := t.GroupKind(); ok && (gk == inventory.ConfigMapKind || gk == inventory.SecretKind) &&
+			(t.Live == nil || t.Mode == apply.AfterDeletion) {
 			return false, nil
 		}
 	}
@@ -193,7 +197,7 @@ func (m *move) write(ctx context.Context) error {
 	if m.back {
 		because = "a rollback counts, though the commit is refused"
 	}
-	m.stage.logApplied(m.t, Configured, because)
+	m.stage.logApplied(m.t, apply.Configured, because)
 	return nil
 }
 
@@ -227,7 +231,7 @@ func (m *move) body() (*unstructured.Unstructured, error) {
 	u.SetResourceVersion(m.t.Live.GetResourceVersion())
 	u.SetLabels(ownedOf(owned, "labels", m.t.Live.GetLabels()))
 	annotations := ownedOf(owned, "annotations", m.t.Live.GetAnnotations())
-	for _, key := range CommitAnnotations {
+	for _, key := range apply.CommitAnnotations {
 		if delete(annotations, key); m.then.Annotations[key] != "" && m.then.Spec.Commit == m.next.Commit {
 			annotations[key] = m.then.Annotations[key]
 		} else if now := m.now.Annotations[key]; now != "" && m.now.Spec.Commit == m.next.Commit {
@@ -237,9 +241,6 @@ func (m *move) body() (*unstructured.Unstructured, error) {
 	u.SetAnnotations(annotations)
 	return u, nil
 }
-
-// CommitAnnotations are the annotations of a BatchRelease that say something of its commit.
-var CommitAnnotations = []string{v1alpha1.AnnotationCommitAuthor, v1alpha1.AnnotationCommitURL, v1alpha1.AnnotationRejected}
 
 // ownedOf returns those labels or annotations that a set of fields has.
 func ownedOf(owned *fieldpath.Set, field string, all map[string]string) map[string]string {

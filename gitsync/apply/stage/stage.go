@@ -1,4 +1,4 @@
-package apply
+package stage
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/takeover"
 	"github.com/tranche-dev/tranche/plan"
@@ -24,15 +25,15 @@ import (
 
 // Input is what a [Stage] works on.
 type Input struct {
-	Applier  *Applier
-	Observer *Observer
+	Applier  *apply.Applier
+	Observer *apply.Observer
 	// Status writes the status of BatchReleases, as the controller.
 	Status client.Client
 	// Set is what of the commit is applied, Targets are its objects, and Releases its
 	// BatchReleases, in the order of Set.Releases.
 	Set      *plan.Set
-	Targets  []*Target
-	Releases []*Target
+	Targets  []*apply.Target
+	Releases []*apply.Target
 	// Then are the BatchReleases as the commit has them, in the same order.
 	Then []*v1alpha1.BatchRelease
 	// Governing are the BatchReleases of the cluster that govern the Deployments of Set, by
@@ -65,7 +66,7 @@ type Event struct {
 	Object *unstructured.Unstructured
 	// Type is [corev1.EventTypeNormal] or [corev1.EventTypeWarning].
 	Type string
-	Note
+	apply.Note
 }
 
 // Result is what a [Stage] leaves to be done.
@@ -90,11 +91,11 @@ type Stage struct {
 	result Result
 }
 
-// NewStage returns a stage that has written nothing.
-func NewStage(in Input) *Stage { return &Stage{Input: in} }
+// New returns a stage that has written nothing.
+func New(in Input) *Stage { return &Stage{Input: in} }
 
 // all returns the targets in the order of application.
-func (s *Input) all() []*Target { return slices.Concat(s.Targets, s.Releases) }
+func (s *Input) all() []*apply.Target { return slices.Concat(s.Targets, s.Releases) }
 
 // DryRun has the API server check everything, except for objects that need a CRD or Namespace
 // of the same commit. [Stage.Apply] checks those. An earlier answer of the API server counts
@@ -125,11 +126,9 @@ func (s *Stage) dryRun(ctx context.Context, deferred bool) error {
 }
 
 // dryRunOne checks an object, unless an earlier answer counts.
-func (s *Stage) dryRunOne(ctx context.Context, t *Target) (plan.Problems, error) {
-	if t.assumed {
-		if absent, ps, err := settleAssumed(ctx, s.Applier, s.Observer, t); absent || err != nil || len(ps) > 0 {
-			return ps, err
-		}
+func (s *Stage) dryRunOne(ctx context.Context, t *apply.Target) (plan.Problems, error) {
+	if absent, ps, err := s.Observer.SettleAssumed(ctx, s.Applier, t); absent || err != nil || len(ps) > 0 {
+		return ps, err
 	}
 	if t.Unchanged = s.Cache.Has(s.Applier, t); t.Unchanged {
 		return nil, nil
@@ -202,26 +201,26 @@ func (s *Stage) applyPrerequisites(ctx context.Context) (redefined bool, err err
 			continue
 		}
 		redefined = redefined || t.Live != nil && t.Applied != nil && t.Applied.GetGeneration() != t.Live.GetGeneration()
-		if t.Mode != Full || t.Live != nil && IsEstablished(t.Live) {
+		if t.Mode != apply.Full || t.Live != nil && apply.IsEstablished(t.Live) {
 			continue
 		}
 		if err := s.Applier.AwaitCRD(ctx, t); err != nil {
-			return redefined, s.Applier.problemOf(v1alpha1.ReasonApplyFailed, t.Object, err)
+			return redefined, s.problemOf(v1alpha1.ReasonApplyFailed, t.Object, err)
 		}
 	}
 	return redefined, nil
 }
 
 // problemOf returns the problems of an object that an error has, or the error.
-func (a *Applier) problemOf(reason string, o plan.Object, err error) error {
-	return apiproblem.Or(apiproblem.Of(reason, o, a.Source, err), err)
+func (s *Input) problemOf(reason string, o plan.Object, err error) error {
+	return apiproblem.Or(apiproblem.Of(reason, o, s.Applier.Source, err), err)
 }
 
 // hintAtPrerequisites says what of a commit is there already when the rest is refused.
-func hintAtPrerequisites(err error, targets []*Target) error {
+func hintAtPrerequisites(err error, targets []*apply.Target) error {
 	var done []string
 	for _, t := range targets {
-		if t.Prerequisite && t.Mode == Full && !t.Unchanged {
+		if t.Prerequisite && t.Mode == apply.Full && !t.Unchanged {
 			done = append(done, t.String())
 		}
 	}
@@ -229,17 +228,19 @@ func hintAtPrerequisites(err error, targets []*Target) error {
 		return err
 	}
 	for _, p := range plan.ProblemsOf(err) {
-		p.Hint = strings.TrimPrefix(p.Hint+"; nothing of the commit is applied but "+plan.JoinNames(done)+", which had to be there to try it", "; ")
+		p.Hint = strings.TrimPrefix(p.Hint+"; nothing of the commit is applied but "+plan.JoinNames(done)+
+			", which had to be there to try it", "; ")
 	}
 	return err
 }
 
 // applyRelease writes a BatchRelease, after it has lost what it may not hand on.
-func (s *Stage) applyRelease(ctx context.Context, t *Target) error {
+func (s *Stage) applyRelease(ctx context.Context, t *apply.Target) error {
 	if err := s.markReturn(ctx, t); err != nil {
 		return err
 	}
-	taken, err := Takeover{s.Applier, s.Observer.Own, s.Status}.Disinherit(ctx, t, s.Governing[t.GetNamespace()+"/"+t.GetName()])
+	heir := apply.Takeover{Applier: s.Applier, Own: s.Observer.Own, Status: s.Status}
+	taken, err := heir.Disinherit(ctx, t, s.Governing[t.GetNamespace()+"/"+t.GetName()])
 	if taken != nil {
 		s.Record(Event{t.Unstructured, corev1.EventTypeWarning, *taken})
 	}
@@ -255,16 +256,16 @@ func (s *Input) successor() takeover.Successor {
 
 // markReturn marks the BatchRelease of a plan that is created again once the BatchRelease is
 // gone.
-func (s *Input) markReturn(ctx context.Context, t *Target) error {
-	if t.Mode != AfterDeletion || !inventory.IsOwned(t.Live, s.Applier.Source) {
+func (s *Input) markReturn(ctx context.Context, t *apply.Target) error {
+	if t.Mode != apply.AfterDeletion || !inventory.IsOwned(t.Live, s.Applier.Source) {
 		return nil
 	}
 	err := inventory.MarkReturn(ctx, s.Applier.Client, t.Live, s.Tip)
-	return s.Applier.problemOf(v1alpha1.ReasonApplyFailed, t.Object, err)
+	return s.problemOf(v1alpha1.ReasonApplyFailed, t.Object, err)
 }
 
 // applyOne writes one object, and says so.
-func (s *Stage) applyOne(ctx context.Context, t *Target) error {
+func (s *Stage) applyOne(ctx context.Context, t *apply.Target) error {
 	if s.leaves(t) {
 		return nil
 	}
@@ -272,9 +273,10 @@ func (s *Stage) applyOne(ctx context.Context, t *Target) error {
 	change, err := s.Applier.Apply(ctx, t)
 	// If rollout has held it since, the apply ends in a conflict, and the next sync finds
 	// a Deployment that is there.
-	restored := t.Restored != nil && change == Created
+	restored := t.Restored != nil && change == apply.Created
 	if restored {
-		s.record(t, corev1.EventTypeWarning, v1alpha1.ReasonDriftUndone, fmt.Sprintf("%s was deleted, and is there again at its stable revision %s", t, t.Restored.Revision))
+		s.record(t, corev1.EventTypeWarning, v1alpha1.ReasonDriftUndone,
+			fmt.Sprintf("%s was deleted, and is there again at its stable revision %s", t, t.Restored.Revision))
 		s.logApplied(t, change, "it was deleted")
 	}
 	switch {
@@ -284,8 +286,8 @@ func (s *Stage) applyOne(ctx context.Context, t *Target) error {
 		return t.HeldSince()
 	case err != nil:
 		t.Refused = true
-		return s.Applier.problemOf(v1alpha1.ReasonApplyFailed, t.Object, err)
-	case change == Unchanged:
+		return s.problemOf(v1alpha1.ReasonApplyFailed, t.Object, err)
+	case change == apply.Unchanged:
 		s.Cache.Add(s.Applier, t)
 		return nil
 	case restored:
@@ -296,16 +298,16 @@ func (s *Stage) applyOne(ctx context.Context, t *Target) error {
 }
 
 // report says what an apply has changed, and why it did so.
-func (s *Stage) report(t *Target, before *unstructured.Unstructured, change Change) error {
-	because, taken := "the branch says so", len(t.Conflicts) > 0 && change == Configured
+func (s *Stage) report(t *apply.Target, before *unstructured.Unstructured, change apply.Change) error {
+	because, taken := "the branch says so", len(t.Conflicts) > 0 && change == apply.Configured
 	commit := s.Branch + "@" + plan.ShortCommit(s.Applier.Commit)
-	if IsApplied(s.Applier.Source, s.Applier.Commit) && !t.HandedOver {
+	if apply.IsApplied(s.Applier.Source, s.Applier.Commit) && !t.HandedOver {
 		id := t.Entry().ID()
 		drifted, err := t.Drift(before, change, inventory.Has(s.Before, id), s.Autoscaled[id])
 		if err != nil {
 			return err
 		}
-		if drifted == "" && change == Configured {
+		if drifted == "" && change == apply.Configured {
 			return nil // others wrote what is theirs meanwhile, or what Git says
 		}
 		if drifted != "" {
@@ -315,27 +317,29 @@ func (s *Stage) report(t *Target, before *unstructured.Unstructured, change Chan
 		}
 	}
 	if taken {
-		s.record(t, corev1.EventTypeWarning, v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: other managers had other values of %s; it is as %s says now. Where they write again, take the fields out of one of the two", t, plan.JoinNames(t.Conflicts), commit))
+		s.record(t, corev1.EventTypeWarning, v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: other managers had other values of "+
+			"%s; it is as %s says now. Where they write again, take the fields out of one of the two", t, plan.JoinNames(t.Conflicts), commit))
 	}
-	if change == Recreated {
-		s.record(t, corev1.EventTypeNormal, v1alpha1.ReasonRecreated, fmt.Sprintf("%s was deleted and created again, as annotation %s lets it", t, v1alpha1.AnnotationForce))
+	if change == apply.Recreated {
+		s.record(t, corev1.EventTypeNormal, v1alpha1.ReasonRecreated,
+			fmt.Sprintf("%s was deleted and created again, as annotation %s lets it", t, v1alpha1.AnnotationForce))
 	}
 	s.logApplied(t, change, because)
 	return nil
 }
 
-func (s *Input) record(t *Target, kind, reason, message string) {
-	s.Record(Event{t.Unstructured, kind, Note{reason, message}})
+func (s *Input) record(t *apply.Target, kind, reason, message string) {
+	s.Record(Event{t.Unstructured, kind, apply.Note{Reason: reason, Message: message}})
 }
 
-func (s *Input) logApplied(t *Target, change Change, because string) {
+func (s *Input) logApplied(t *apply.Target, change apply.Change, because string) {
 	s.Log.Info("applied", "object", t.String(), "change", change.String(), "commit", s.Applier.Commit, "because", because)
 }
 
 // leaves reports whether drift of an object stays for a while, since another manager changes
 // it again after each revert. A new commit, and a user who asks for a sync, do not wait.
-func (s *Stage) leaves(t *Target) bool {
-	if t.Live == nil || t.Unchanged || s.Asked || !IsApplied(s.Applier.Source, s.Applier.Commit) {
+func (s *Stage) leaves(t *apply.Target) bool {
+	if t.Live == nil || t.Unchanged || s.Asked || !apply.IsApplied(s.Applier.Source, s.Applier.Commit) {
 		return false
 	}
 	now := time.Now()
@@ -352,8 +356,8 @@ func (s *Stage) leaves(t *Target) bool {
 // afterHandBack ends what a plan that is gone from Git has begun. The plan goes first,
 // then rollout hands back, and only then gitsync applies the whole manifest. The plan
 // goes even where nothing is pruned, or two would write the template.
-func (s *Stage) afterHandBack(ctx context.Context, t *Target) error {
-	if t.Mode != AfterHandBack {
+func (s *Stage) afterHandBack(ctx context.Context, t *apply.Target) error {
+	if t.Mode != apply.AfterHandBack {
 		return nil
 	}
 	plans, err := s.Observer.PlansFor(ctx, client.ObjectKeyFromObject(t))
@@ -380,7 +384,7 @@ func (s *Stage) afterHandBack(ctx context.Context, t *Target) error {
 		s.result.Waiting = append(s.result.Waiting, client.ObjectKeyFromObject(t))
 		return nil
 	}
-	t.Live, t.Mode = live, Full
+	t.Live, t.Mode = live, apply.Full
 	return nil
 }
 
@@ -394,7 +398,7 @@ func (s *Input) endPlan(ctx context.Context, e inventory.Entry) error {
 		err = client.IgnoreNotFound(inventory.Delete(ctx, s.Applier.Client, live))
 	}
 	if err != nil {
-		return s.Applier.problemOf(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, err)
+		return s.problemOf(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, err)
 	}
 	s.Log.Info("deleted", "object", e.String(), "commit", s.Tip, "because", "its plan is gone from Git")
 	return nil
@@ -416,7 +420,7 @@ func (s *Stage) endRivals(ctx context.Context) error {
 		// The one that counts goes last: what it has decided is copied last.
 		for j := range plans {
 			p := &plans[j]
-			if HasPlan(s.Set, p) || !inventory.IsOwned(p, s.Applier.Source) {
+			if apply.HasPlan(s.Set, p) || !inventory.IsOwned(p, s.Applier.Source) {
 				continue
 			}
 			if err := s.replace(ctx, p, release.Plan); err != nil {
@@ -448,12 +452,12 @@ func (s *Stage) replace(ctx context.Context, old, successor *v1alpha1.BatchRelea
 func (s *Stage) Unfinished() error {
 	var ps plan.Problems
 	for _, t := range s.all() {
-		if t.Mode != AfterDeletion {
+		if t.Mode != apply.AfterDeletion {
 			continue
 		}
 		hint := ""
 		if finalizers := t.Live.GetFinalizers(); len(finalizers) > 0 {
-			hint = "it has the finalizers " + plan.JoinNames(finalizers) + ": " + finalizersAdvice(finalizers)
+			hint = "it has the finalizers " + plan.JoinNames(finalizers) + ": " + apply.FinalizersAdvice(finalizers)
 		}
 		fact := "it is being deleted, and is created again once it is gone"
 		if held := heldBy(t, s.Targets); held != "" {
@@ -465,7 +469,7 @@ func (s *Stage) Unfinished() error {
 }
 
 // heldBy returns the name of the held Deployment of a plan; empty: none is.
-func heldBy(t *Target, targets []*Target) string {
+func heldBy(t *apply.Target, targets []*apply.Target) string {
 	if t.GroupKind() != inventory.ReleaseKind {
 		return ""
 	}
@@ -479,7 +483,7 @@ func heldBy(t *Target, targets []*Target) string {
 
 // find returns a target of a commit; nil: it has none, or a problem was found before
 // it was tried.
-func find(targets []*Target, gk schema.GroupKind, namespace, name string) *Target {
+func find(targets []*apply.Target, gk schema.GroupKind, namespace, name string) *apply.Target {
 	for _, t := range targets {
 		if t.GroupKind() == gk && t.GetNamespace() == namespace && t.GetName() == name {
 			return t
@@ -510,8 +514,8 @@ func (s *Stage) Restore(ctx context.Context, refused *Stage) (Result, plan.Probl
 }
 
 // restore brings one object again.
-func (s *Stage) restore(ctx context.Context, t *Target) plan.Problems {
-	if t.Refused || ctx.Err() != nil || t.Mode != Full && t.Mode != ExceptRollout {
+func (s *Stage) restore(ctx context.Context, t *apply.Target) plan.Problems {
+	if t.Refused || ctx.Err() != nil || t.Mode != apply.Full && t.Mode != apply.ExceptRollout {
 		return nil
 	}
 	var err error
@@ -533,7 +537,7 @@ func (s *Stage) restore(ctx context.Context, t *Target) plan.Problems {
 // mayBeMeantToGo reports whether an object is gone that the commit has in a way that cannot
 // be tried at all. An example is a Deployment with another selector: the user who deleted
 // it may have done so for that. The problem of the commit names the ways on.
-func (s *Stage) mayBeMeantToGo(t *Target) bool {
+func (s *Stage) mayBeMeantToGo(t *apply.Target) bool {
 	if s == nil || t.Live != nil || find(s.Targets, t.GroupKind(), t.GetNamespace(), t.GetName()) != nil {
 		return false
 	}

@@ -1,9 +1,10 @@
-package apply
+package stage
 
 import (
 	"strings"
 	"time"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/contest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -13,7 +14,7 @@ import (
 type Contests map[string]contest.Contest
 
 // revert notes that drift of an object was reverted.
-func (c Contests) revert(t *Target, now time.Time, drifted string) {
+func (c Contests) revert(t *apply.Target, now time.Time, drifted string) {
 	id := t.Entry().ID()
 	c[id] = c[id].Revert(now, strings.TrimPrefix(drifted, t.String()+": "))
 }
@@ -21,7 +22,7 @@ func (c Contests) revert(t *Target, now time.Time, drifted string) {
 // Going says which objects are changed again after each revert, and by whom: the
 // cluster is as the branch says for moments only. It also returns the contests of the
 // targets, without those of objects that the commit does not have.
-func (c Contests) Going(targets []*Target, now time.Time) (Contests, plan.Problems) {
+func (c Contests) Going(targets []*apply.Target, now time.Time) (Contests, plan.Problems) {
 	kept := Contests{}
 	var ps plan.Problems
 	for _, t := range targets {

@@ -1,4 +1,4 @@
-package apply
+package stage
 
 import (
 	"strings"
@@ -8,17 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/contest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-func targetOf(gvk schema.GroupVersionKind, name string, live bool) *Target {
+func targetOf(gvk schema.GroupVersionKind, name string, live bool) *apply.Target {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetGroupVersionKind(gvk)
 	u.SetNamespace("shop")
 	u.SetName(name)
-	t := &Target{Object: plan.Object{Unstructured: u}}
+	t := &apply.Target{Object: plan.Object{Unstructured: u}}
 	if live {
 		t.Live = u.DeepCopy()
 	}
@@ -47,11 +48,11 @@ func TestStage_Unfinished(t *testing.T) {
 				d.Live.SetLabels(map[string]string{v1alpha1.LabelHeld: "web"})
 			}
 			br := targetOf(v1alpha1.GroupVersion.WithKind("BatchRelease"), "web", true)
-			br.Mode = AfterDeletion
+			br.Mode = apply.AfterDeletion
 			if err := unstructured.SetNestedField(br.Object.Object, "web", "spec", "workloadRef", "name"); err != nil {
 				t.Fatal(err)
 			}
-			err := NewStage(Input{Targets: []*Target{d}, Releases: []*Target{br}}).Unfinished()
+			err := New(Input{Targets: []*apply.Target{d}, Releases: []*apply.Target{br}}).Unfinished()
 			if err == nil || !strings.Contains(err.Error(), "created again once it is gone") {
 				t.Fatalf("%v", err)
 			}
@@ -66,8 +67,8 @@ func TestStage_Unfinished(t *testing.T) {
 // be tried.
 func TestStage_MayBeMeantToGo(t *testing.T) {
 	web, settings := targetOf(deploymentGVK, "web", false), targetOf(configMapGVK, "settings", false)
-	refused := NewStage(Input{
-		Targets: []*Target{settings},
+	refused := New(Input{
+		Targets: []*apply.Target{settings},
 		Set:     &plan.Set{Objects: []plan.Object{web.Object, settings.Object}},
 	})
 	if !refused.mayBeMeantToGo(web) {
@@ -85,11 +86,11 @@ func TestStage_MayBeMeantToGo(t *testing.T) {
 // wait, and neither does another commit.
 func TestStage_Leaves(t *testing.T) {
 	gs := &v1alpha1.GitSource{}
-	gs.Status.AppliedCommit, gs.Status.AppliedWith = "abc", Digest(&gs.Spec)
+	gs.Status.AppliedCommit, gs.Status.AppliedWith = "abc", apply.Digest(&gs.Spec)
 	settings := targetOf(configMapGVK, "settings", true)
 	contests := Contests{settings.Entry().ID(): contest.Contest{Reverts: 3, Last: time.Now()}}
 	stage := func(commit string, asked bool) *Stage {
-		return NewStage(Input{Applier: &Applier{Source: gs, Commit: commit}, Contests: contests, Asked: asked})
+		return New(Input{Applier: &apply.Applier{Source: gs, Commit: commit}, Contests: contests, Asked: asked})
 	}
 	s := stage("abc", false)
 	if !s.leaves(settings) || s.result.Due.Before(time.Now()) {

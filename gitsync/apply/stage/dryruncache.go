@@ -1,4 +1,4 @@
-package apply
+package stage
 
 import (
 	"crypto/sha256"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -19,7 +20,7 @@ const validFor = 10 * time.Minute
 // The dry run of the same manifest and the same version of the object is not repeated. Drift
 // shows in the version.
 type DryRunCache struct {
-	spec   string // of the source, see [Digest]
+	spec   string // of the source, see [apply.Digest]
 	since  time.Time
 	passed map[string]string // the stamps, by entry
 }
@@ -27,7 +28,7 @@ type DryRunCache struct {
 // Valid returns the dry runs of earlier syncs that still count. None counts if a user asks
 // for a sync, or has changed what the source applies, or its account.
 func (s DryRunCache) Valid(gs *v1alpha1.GitSource, asked bool) DryRunCache {
-	spec := Digest(&gs.Spec)
+	spec := apply.Digest(&gs.Spec)
 	if s.spec == spec && time.Since(s.since) < validFor && !asked {
 		return s
 	}
@@ -35,19 +36,20 @@ func (s DryRunCache) Valid(gs *v1alpha1.GitSource, asked bool) DryRunCache {
 }
 
 // Has reports whether an apply of a target is known to change nothing.
-func (s DryRunCache) Has(a *Applier, t *Target) bool {
+func (s DryRunCache) Has(a *apply.Applier, t *apply.Target) bool {
 	now := stamp(a, t)
 	return now != "" && s.passed[t.Entry().ID()] == now
 }
 
 // Add records that an apply has changed nothing, or would change nothing.
-func (s DryRunCache) Add(a *Applier, t *Target) { s.passed[t.Entry().ID()] = stamp(a, t) }
+func (s DryRunCache) Add(a *apply.Applier, t *apply.Target) { s.passed[t.Entry().ID()] = stamp(a, t) }
 
 // AddApplied records that an apply has written a whole object. The same apply to the version
 // that it has now changes nothing. A plan is tried again, since it may have what an apply does
 // not take away.
-func (s DryRunCache) AddApplied(a *Applier, t *Target) {
-	if t.Applied == nil || t.Mode != Full || t.HandedOver || t.Autoscaled || t.KeepsReplicas() || t.GroupKind() == inventory.ReleaseKind {
+func (s DryRunCache) AddApplied(a *apply.Applier, t *apply.Target) {
+	if t.Applied == nil || t.Mode != apply.Full || t.HandedOver || t.Autoscaled || t.KeepsReplicas() ||
+		t.GroupKind() == inventory.ReleaseKind {
 		return
 	}
 	applied := *t
@@ -57,8 +59,8 @@ func (s DryRunCache) AddApplied(a *Applier, t *Target) {
 
 // stamp returns what the result of an apply depends on: what is applied, how, and to which
 // version of the object. It is empty if that is not known, or has to be tried.
-func stamp(a *Applier, t *Target) string {
-	if t.Live == nil || t.Deferred || t.Mode != Full && t.Mode != ExceptRollout {
+func stamp(a *apply.Applier, t *apply.Target) string {
+	if t.Live == nil || t.Deferred || t.Mode != apply.Full && t.Mode != apply.ExceptRollout {
 		return ""
 	}
 	raw, err := json.Marshal(a.Manifest(t.Object))
