@@ -248,6 +248,9 @@ func TestHoldWaits(t *testing.T) {
 		{"it has not: a hold is there, and nothing can happen", func(w *world) { w.template, w.observed = 2, 0 }, "[]"},
 		{"it has not, and would begin to roll (H7)", func(w *world) { w.recreate, w.paused, w.observed = false, false, 0 }, hold},
 		{"it has not, and would add pods (H7)", func(w *world) { w.recreate, w.observed = false, 0 }, hold},
+		{"it has not, and would take the goal for saturated (H6)", func(w *world) { w.sets[1].size, w.observed = 10, 0 },
+			"[put right the annotations of ReplicaSet web-" + hashes[1] + "]"},
+		{"it has grown the goal to N, which is alone", func(w *world) { w.sets[0].size, w.sets[1].size, w.observed = 0, 10, 0 }, "[]"},
 	} {
 		w := at(0, v1alpha1.StepBlocking, 2, steps("20%", "100%")...)
 		tc.edit(w)

@@ -35,6 +35,14 @@ func takeHold(d *draft, why string) {
 	forgetReplaced(d)
 }
 
+// markFull keeps a goal of all pods from passing for saturated (H6) while the native
+// controller has not seen the hold. It may have made the goal so large before that.
+func markFull(d *draft) {
+	if d.SeveralActive() && facts.Size(d.Goal.ReplicaSet) == d.Replicas {
+		d.unsaturate(d.Goal.ReplicaSet)
+	}
+}
+
 // parkStep hands the Deployment back where the step wants no pod.
 func parkStep(d *draft) {
 	unhold(d)

@@ -21,7 +21,9 @@ func moveSizes(d *draft, sets []position.Set, why because) {
 	// The goal is first (H1, H6), but not before what stays has its size. It does not get
 	// smaller first while it is all that runs: the native controller would bring it back
 	// to N (H26).
-	last := next[0] < sets[0].Size && (next[0] == 0 || rolling.Active(now[1:]) == 0)
+	// Nor before another one grows. That write fails if the other is no longer as large as it
+	// was seen, and then the pods of the goal are needed.
+	last := next[0] < sets[0].Size && (next[0] == 0 || rolling.Active(now[1:]) == 0 || position.Grows(sets[1:], next[1:]))
 	if beside && (next[0] == sets[0].Size || last) {
 		d.unsaturate(sets[0].ReplicaSet)
 	}

@@ -103,6 +103,7 @@ func decideStep(d *draft) {
 		return
 	}
 	if !d.Seen() {
+		markFull(d)
 		d.report(v1alpha1.ReasonTakingHold, "waiting for the native controller to see the hold of "+d.Goal.Name+unanswered(d))
 		return
 	}
