@@ -46,8 +46,8 @@ func maintainApplied(
 		return next{}, nil
 	}
 	res.maintained, res.outcome.Intents, res.outcome.MaintenanceErrors = true, nil, nil
-	o := apply.NewObserver(src.gs, src.as, src.own)
-	applied, err := keepApplied(ctx, src, res, s, policy, o)
+	a := attempt{snapshot: s, policy: policy, observer: apply.NewObserver(src.gs, src.as, src.own)}
+	applied, err := keepApplied(ctx, src, res, a)
 	name := desired.CommitName(src.gs.Spec.Ref.String(), src.gs.Status.AppliedCommit)
 	if err := putAside(src, res, err, name); err != nil {
 		return next{}, err
@@ -56,9 +56,11 @@ func maintainApplied(
 	if err != nil {
 		return next{}, putAside(src, res, err, "")
 	}
-	after, err := writeBack(ctx, src, res, s, waiting, o, false)
+	a.changes = waiting
+	after, err := writeBack(ctx, src, res, a, false)
 	if err == nil && !after.moved && applied != nil {
-		after, err = writeNotes(ctx, src, res, s, applied, o)
+		a.changes = applied
+		after, err = writeNotes(ctx, src, res, a)
 	}
 	return after, putAside(src, res, err, "")
 }
@@ -67,26 +69,25 @@ func maintainApplied(
 // It is nil if there is none, or if it was not applied whole with the spec that the
 // source has now. It is nil, too, if the commit has left the repository: then the
 // desired state is not known.
-func keepApplied(
-	ctx context.Context, src *source, res *result, s *repository.Snapshot, policy signers.Policy, o *apply.Observer,
-) (*changeset.Changes, error) {
+func keepApplied(ctx context.Context, src *source, res *result, a attempt) (*changeset.Changes, error) {
 	hash := plumbing.NewHash(src.gs.Status.AppliedCommit)
-	if !apply.IsApplied(src.gs, src.gs.Status.AppliedCommit) || s.HasEncodedObject(hash) != nil {
+	if !apply.IsApplied(src.gs, src.gs.Status.AppliedCommit) || a.snapshot.HasEncodedObject(hash) != nil {
 		return nil, nil
 	}
-	applied := s.At(hash)
-	if err := credentials.Verify(ctx, src.gs, applied, policy); err != nil {
+	a.snapshot = a.snapshot.At(hash)
+	if err := credentials.Verify(ctx, src.gs, a.snapshot, a.policy); err != nil {
 		return nil, err
 	}
-	c, err := prepare(ctx, src, applied, policy, o)
+	c, err := prepare(ctx, src, a)
 	res.prepared(c)
 	if err != nil {
 		return nil, err
 	}
-	if err := applyCommit(ctx, src, res, c, o); err != nil {
+	a.changes = c
+	if err := applyCommit(ctx, src, res, a); err != nil {
 		return c, err
 	}
-	return c, execute.Unfinished(src.execution(&res.outcome), c, o)
+	return c, execute.Unfinished(src.execution(&res.outcome), c, a.observer)
 }
 
 // renderWaiting renders the commit that waits, for what is to be committed on top

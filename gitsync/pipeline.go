@@ -98,7 +98,7 @@ func syncCommit(ctx context.Context, src *source, res *result, s *repository.Sna
 		return next{}, err
 	}
 	if err := credentials.Verify(ctx, src.gs, s, policy); err != nil {
-		return next{}, refuse(ctx, src, res, s, policy, nil, err)
+		return next{}, refuse(ctx, src, res, attempt{snapshot: s, policy: policy}, err)
 	}
 	if res.outcome.Awaited, err = awaited(ctx, src, s); err != nil {
 		return next{}, err
@@ -106,35 +106,42 @@ func syncCommit(ctx context.Context, src *source, res *result, s *repository.Sna
 	if len(res.outcome.Awaited) > 0 {
 		return maintainApplied(ctx, src, res, s, policy)
 	}
-	o := apply.NewObserver(src.gs, src.as, src.own)
-	o.First = apply.FirstOf(&src.gs.Status, src.lists, src.since)
-	c, err := prepare(ctx, src, s, policy, o)
-	res.prepared(c)
+	a := attempt{snapshot: s, policy: policy, observer: apply.NewObserver(src.gs, src.as, src.own)}
+	a.observer.First = apply.FirstOf(&src.gs.Status, src.lists, src.since)
+	a.changes, err = prepare(ctx, src, a)
+	res.prepared(a.changes)
 	if err == nil {
-		err = applyCommit(ctx, src, res, c, o)
+		err = applyCommit(ctx, src, res, a)
 	}
 	if err != nil {
-		return writeBackRefused(ctx, src, res, s, c, o, refuse(ctx, src, res, s, policy, c, err))
+		return writeBackRefused(ctx, src, res, a, refuse(ctx, src, res, a, err))
 	}
 	if len(res.outcome.Waiting) > 0 {
 		return next{}, nil
 	}
-	res.applied(src.gs, c, o)
-	if after, err := writeBack(ctx, src, res, s, c, o, false); err != nil || after.moved {
+	res.applied(src.gs, a)
+	if after, err := writeBack(ctx, src, res, a, false); err != nil || after.moved {
 		return after, err
 	}
-	if after, err := writeNotes(ctx, src, res, s, c, o); err != nil || after.moved {
+	if after, err := writeNotes(ctx, src, res, a); err != nil || after.moved {
 		return after, err
 	}
-	return next{}, execute.Unfinished(src.execution(&res.outcome), c, o)
+	return next{}, execute.Unfinished(src.execution(&res.outcome), a.changes, a.observer)
+}
+
+// attempt is what a sync of one commit works on.
+type attempt struct {
+	snapshot *repository.Snapshot
+	policy   signers.Policy
+	observer *apply.Observer
+	// changes is nil until the commit is prepared, and where it does not render.
+	changes *changeset.Changes
 }
 
 // prepare renders a commit, and reads the cluster's side of what of it counts. If there are
 // problems, it returns the changes with them, unless the commit does not render.
-func prepare(
-	ctx context.Context, src *source, s *repository.Snapshot, policy signers.Policy, o *apply.Observer,
-) (*changeset.Changes, error) {
-	r := src.reader(ctx, s, policy)
+func prepare(ctx context.Context, src *source, a attempt) (*changeset.Changes, error) {
+	r := src.reader(ctx, a.snapshot, a.policy)
 	d, rendered, err := r.Read(src.cached.desired)
 	if err != nil {
 		return nil, err
@@ -145,23 +152,23 @@ func prepare(
 	if err := prune.RefuseEmpty(src.gs, d.Set); err != nil {
 		return nil, err
 	}
-	if err := src.unaffected.Advance(src.log, s, src.gs, d); err != nil {
+	if err := src.unaffected.Advance(src.log, a.snapshot, src.gs, d); err != nil {
 		return nil, err
 	}
-	governed, err := terms.Govern(ctx, r, d, o)
+	governed, err := terms.Govern(ctx, r, d, a.observer)
 	if err != nil {
 		return nil, err
 	}
 	src.cached.applied = governed.Set
 	return changeset.Prepare(ctx, changeset.Input{
-		Source: src.gs, Desired: d, Reader: r, Governed: governed, Observer: o, Own: src.own,
+		Source: src.gs, Desired: d, Reader: r, Governed: governed, Observer: a.observer, Own: src.own,
 		Siblings: src.siblings(ctx), Selector: src.options.Selector,
 	})
 }
 
 // applyCommit tries all of a commit, applies it, and prunes.
-func applyCommit(ctx context.Context, src *source, res *result, c *changeset.Changes, o *apply.Observer) error {
-	executed, err := execute.Commit(ctx, src.execution(&res.outcome), c, o)
+func applyCommit(ctx context.Context, src *source, res *result, a attempt) error {
+	executed, err := execute.Commit(ctx, src.execution(&res.outcome), a.changes, a.observer)
 	res.add(executed)
 	return err
 }

@@ -13,30 +13,27 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/execute"
 	"github.com/tranche-dev/tranche/gitsync/report"
 	"github.com/tranche-dev/tranche/gitsync/repository"
-	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 )
 
 // refuse does what can be done where a commit is refused, and returns the refusal with
-// what waits for it. The commit is nil where it does not render.
-func refuse(
-	ctx context.Context, src *source, res *result, s *repository.Snapshot, policy signers.Policy, c *changeset.Changes, refusal error,
-) error {
+// what waits for it.
+func refuse(ctx context.Context, src *source, res *result, a attempt, refusal error) error {
 	ps := plan.ProblemsOf(refusal)
 	if len(ps) == 0 || ctx.Err() != nil || repository.IsDamaged(refusal) { // a mirror that is healed may render
 		return refusal
 	}
 	ps = slices.Clone(ps)
-	o := apply.NewObserver(src.gs, src.as, src.own)
-	if c != nil && c.Releases != nil {
-		waiting, executed, more := execute.Refused(ctx, src.execution(&res.outcome), c, o)
+	a.observer = apply.NewObserver(src.gs, src.as, src.own)
+	if a.changes != nil && a.changes.Releases != nil {
+		waiting, executed, more := execute.Refused(ctx, src.execution(&res.outcome), a.changes, a.observer)
 		res.add(executed)
 		ps = append(ps, more...)
 		if len(waiting) > 0 {
 			res.outcome.Held = waiting
 		}
 	}
-	more, err := restoreApplied(ctx, src, res, s, policy, c, o)
+	more, err := restoreApplied(ctx, src, res, a)
 	switch {
 	case repository.IsDamaged(err):
 		return err
@@ -53,15 +50,13 @@ func refuse(
 // it, so it makes nothing worse. Without it the branch would bring the revision that
 // failed again. An approval given in the cluster waits for a commit that is applied: the
 // refused one may have other steps.
-func writeBackRefused(
-	ctx context.Context, src *source, res *result, s *repository.Snapshot, c *changeset.Changes, o *apply.Observer, refusal error,
-) (next, error) {
+func writeBackRefused(ctx context.Context, src *source, res *result, a attempt, refusal error) (next, error) {
 	ps := plan.ProblemsOf(refusal)
 	interrupted := res.again || src.rendering.Busy() != nil || ctx.Err() != nil
-	if c == nil || c.Releases == nil || len(ps) == 0 || interrupted || repository.IsDamaged(refusal) {
+	if a.changes == nil || a.changes.Releases == nil || len(ps) == 0 || interrupted || repository.IsDamaged(refusal) {
 		return next{}, refusal
 	}
-	after, err := writeBack(ctx, src, res, s, c, o, true)
+	after, err := writeBack(ctx, src, res, a, true)
 	switch more := plan.ProblemsOf(err); {
 	case after.moved:
 		return after, nil
@@ -80,43 +75,39 @@ func writeBackRefused(
 // restoreApplied brings again what was deleted or changed of the commit that is applied. It
 // does so object by object: one that is refused today keeps no other from coming back.
 // It brings only those BatchReleases that are gone.
-func restoreApplied(
-	ctx context.Context, src *source, res *result, s *repository.Snapshot, policy signers.Policy, c *changeset.Changes, o *apply.Observer,
-) (plan.Problems, error) {
+func restoreApplied(ctx context.Context, src *source, res *result, a attempt) (plan.Problems, error) {
 	if !apply.IsApplied(src.gs, src.gs.Status.AppliedCommit) {
-		return execute.Gone(src.execution(&res.outcome), c, o), nil
+		return execute.Gone(src.execution(&res.outcome), a.changes, a.observer), nil
 	}
-	refused := c
-	if c == nil || c.Desired.Commit != src.gs.Status.AppliedCommit {
+	refused := a.changes
+	if refused == nil || refused.Desired.Commit != src.gs.Status.AppliedCommit {
 		var err error
-		c, err = prepareApplied(ctx, src, s, policy, o)
-		if c == nil {
+		a.changes, err = prepareApplied(ctx, src, a)
+		if a.changes == nil {
 			return nil, err // it does not render any more, or has left the repository
 		}
 	}
-	executed, ps, err := execute.Restore(ctx, src.execution(&res.outcome), c, refused, o)
+	executed, ps, err := execute.Restore(ctx, src.execution(&res.outcome), a.changes, refused, a.observer)
 	res.add(executed)
 	return ps, err
 }
 
 // prepareApplied renders the commit that is applied, and reads the cluster's side of it.
-func prepareApplied(
-	ctx context.Context, src *source, s *repository.Snapshot, policy signers.Policy, o *apply.Observer,
-) (*changeset.Changes, error) {
+func prepareApplied(ctx context.Context, src *source, a attempt) (*changeset.Changes, error) {
 	hash := plumbing.NewHash(src.gs.Status.AppliedCommit)
-	if s.HasEncodedObject(hash) != nil {
+	if a.snapshot.HasEncodedObject(hash) != nil {
 		return nil, nil
 	}
-	applied := s.At(hash)
-	applied.Tip = hash // the tip may not be signed
-	if err := credentials.Verify(ctx, src.gs, applied, policy); err != nil {
+	a.snapshot = a.snapshot.At(hash)
+	a.snapshot.Tip = hash // the tip may not be signed
+	if err := credentials.Verify(ctx, src.gs, a.snapshot, a.policy); err != nil {
 		return nil, err
 	}
 	tip := src.cached.desired
 	if src.cached.kept != nil {
 		src.cached.desired = src.cached.kept
 	}
-	c, err := prepare(ctx, src, applied, policy, o)
+	c, err := prepare(ctx, src, a)
 	src.cached.kept, src.cached.desired = src.cached.desired, tip
 	return c, err
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
-	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -27,7 +26,7 @@ import (
 func TestRefuse_Damage(t *testing.T) {
 	problem := &plan.Problem{Reason: v1alpha1.ReasonNothingToApply, Where: "deploy", Err: errors.New("it does not render")}
 	src := newSource(t.Context(), &resources{}, &v1alpha1.GitSource{}, cacheEntry{}, time.Now())
-	if err := refuse(t.Context(), src, &result{}, nil, signers.Policy{}, nil, errors.Join(gittree.ErrDamaged, problem)); !repository.IsDamaged(err) {
+	if err := refuse(t.Context(), src, &result{}, attempt{}, errors.Join(gittree.ErrDamaged, problem)); !repository.IsDamaged(err) {
 		t.Errorf("damage and a problem: %v", err)
 	}
 	repo := gittest.NewRepo(t)
@@ -39,7 +38,7 @@ func TestRefuse_Damage(t *testing.T) {
 	hash := plumbing.NewHash(applied)
 	s := &repository.Snapshot{Storage: filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault()), Commit: hash, Tip: hash}
 	src.gs.Status.AppliedCommit, src.gs.Status.AppliedWith = applied, apply.Digest(&src.gs.Spec)
-	if err := refuse(t.Context(), src, &result{}, s, signers.Policy{}, nil, problem); !repository.IsDamaged(err) {
+	if err := refuse(t.Context(), src, &result{}, attempt{snapshot: s}, problem); !repository.IsDamaged(err) {
 		t.Errorf("a tree of the applied commit is gone: %v", err)
 	}
 }

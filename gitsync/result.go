@@ -5,7 +5,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/changeset"
 	"github.com/tranche-dev/tranche/gitsync/execute"
 	"github.com/tranche-dev/tranche/gitsync/footprint"
@@ -38,17 +37,20 @@ func (res *result) prepared(c *changeset.Changes) {
 }
 
 // applied notes what the cluster has of a commit that is applied, and what of it is not ready.
-func (res *result) applied(gs *v1alpha1.GitSource, c *changeset.Changes, o *apply.Observer) {
+func (res *result) applied(gs *v1alpha1.GitSource, a attempt) {
 	if res.outcome.Contested.IsZero() { // else drift stays for a while
-		res.footprint = footprint.Of(c.Governed.Set, o, c.All()...)
+		res.footprint = footprint.Of(a.changes.Governed.Set, a.observer, a.changes.All()...)
 	}
-	res.outcome.Unready = unready(gs, c)
+	res.outcome.Unready = unready(gs, a.changes)
 }
 
 // add adds what an execution leaves to be done.
 func (res *result) add(r execute.Result) {
 	res.outcome.Waiting = append(res.outcome.Waiting, r.Waiting...)
 	res.outcome.Ignored = append(res.outcome.Ignored, r.Ignored...)
+	if r.Applied != "" {
+		res.outcome.Applied = append(res.outcome.Applied, r.Applied)
+	}
 	if due := r.Contested; !due.IsZero() && (res.outcome.Contested.IsZero() || due.Before(res.outcome.Contested)) {
 		res.outcome.Contested = due
 	}

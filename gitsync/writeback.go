@@ -30,19 +30,18 @@ type next struct {
 // overtaken is a write-back that another push has overtaken. It is tried again on top of
 // that push before that is applied, so the time in which a push can overtake it is short.
 type overtaken struct {
-	commit   *changeset.Changes
+	changes  *changeset.Changes
 	observer *apply.Observer
 }
 
 // writeBack compares the cluster's decisions with a commit, and commits the difference. If
 // something cannot be committed, InSync says so, and there is no error. If the commit is
 // refused, only rollbacks are committed.
-func writeBack(
-	ctx context.Context, src *source, res *result, s *repository.Snapshot, c *changeset.Changes, o *apply.Observer, refused bool,
-) (next, error) {
+func writeBack(ctx context.Context, src *source, res *result, a attempt, refused bool) (next, error) {
+	c := a.changes
 	written, err := writeback.Run(ctx, writeback.Input{
-		Source: src.gs, Remote: src.remote, Mirror: src.mirrors.Of(src.remote), Snapshot: s,
-		State: c.Desired, Reader: c.Reader, Governed: c.Governed, Observer: o,
+		Source: src.gs, Remote: src.remote, Mirror: src.mirrors.Of(src.remote), Snapshot: a.snapshot,
+		State: c.Desired, Reader: c.Reader, Governed: c.Governed, Observer: a.observer,
 		Account: src.as, Own: src.own, Siblings: src.siblings(ctx), Refused: refused, Then: c.Then,
 		Interrupted: func() bool { return src.rendering.Busy() != nil },
 		Exchanged:   func(operation string, begun time.Time, err error) { metrics.Exchanged(src.name, operation, begun, err) },
@@ -58,7 +57,7 @@ func writeBack(
 	case err != nil:
 		return next{}, err
 	case written.Moved && !refused:
-		return next{moved: true, overtaken: &overtaken{commit: c, observer: o}}, nil
+		return next{moved: true, overtaken: &overtaken{changes: c, observer: a.observer}}, nil
 	default:
 		return next{moved: written.Moved || len(written.Commits) > 0 && written.Branch == src.gs.Spec.Ref.Branch}, nil
 	}
@@ -67,24 +66,24 @@ func writeBack(
 // writeBackAgain tries an overtaken write-back on top of a snapshot. If its tip is not to be
 // built on, nothing is committed: a signature of the controller would cover it.
 func writeBackAgain(ctx context.Context, src *source, res *result, s *repository.Snapshot, late *overtaken) (next, error) {
-	renderer := *late.commit.Reader
+	renderer := *late.changes.Reader
 	renderer.Snapshot = s
 	if err := credentials.Verify(ctx, src.gs, s, renderer.Signatures); err != nil {
 		return next{}, nil //nolint:nilerr // the sync of the snapshot says so
 	}
-	d, _, err := renderer.Read(late.commit.Desired)
+	d, _, err := renderer.Read(late.changes.Desired)
 	if err != nil {
 		return next{}, nil //nolint:nilerr // the sync of the snapshot says so
 	}
-	return writeBack(ctx, src, res, s, &changeset.Changes{Desired: d, Reader: &renderer}, late.observer, false)
+	again := attempt{snapshot: s, observer: late.observer, changes: &changeset.Changes{Desired: d, Reader: &renderer}}
+	return writeBack(ctx, src, res, again, false)
 }
 
 // writeNotes notes in Git what became of the releases of a commit.
-func writeNotes(
-	ctx context.Context, src *source, res *result, s *repository.Snapshot, c *changeset.Changes, o *apply.Observer,
-) (next, error) {
+func writeNotes(ctx context.Context, src *source, res *result, a attempt) (next, error) {
 	noted, err := releasenotes.Run(ctx, releasenotes.Input{
-		Source: src.gs, Remote: src.remote, Mirror: src.mirrors.Of(src.remote), Snapshot: s, Set: c.Governed.Set, Observer: o,
+		Source: src.gs, Remote: src.remote, Mirror: src.mirrors.Of(src.remote), Snapshot: a.snapshot,
+		Set: a.changes.Governed.Set, Observer: a.observer,
 		Account: src.as, Own: src.own, Known: src.cached.notes, Log: src.log,
 	})
 	src.cached.notes = noted.Known

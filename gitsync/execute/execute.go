@@ -71,6 +71,8 @@ type Result struct {
 	Again bool
 	// Unclear: objects are kept until another source renders.
 	Unclear bool
+	// Applied is what an event says of the commit; empty: it was applied before.
+	Applied string
 }
 
 // of returns a result of a stage.
@@ -211,10 +213,7 @@ func (in *Input) pruneAndRecord(ctx context.Context, c *changeset.Changes, whole
 	status.AppliedWith = apply.Digest(&in.Source.Spec)
 	if status.AppliedCommit != c.Desired.Commit {
 		status.AppliedCommit = c.Desired.Commit
-		message := fmt.Sprintf("applied %s: %d objects", desired.CommitName(in.Branch, c.Desired.Commit), len(c.Wanted))
-		in.Report.RecordEvent(report.Event{
-			Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonApplied, Message: message, Commit: in.Tip,
-		})
+		result.Applied = fmt.Sprintf("applied %s: %d objects", desired.CommitName(in.Branch, c.Desired.Commit), len(c.Wanted))
 	}
 	return nil
 }

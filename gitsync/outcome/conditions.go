@@ -27,6 +27,8 @@ type Outcome struct {
 	Applying bool
 	// Ending: the GitSource is deleted, and what it applied is going.
 	Ending bool
+	// Applied is what events say of the commits that this sync has applied.
+	Applied []string
 	// InUse says what of that is in use, and how long it is waited for.
 	InUse string
 	// Problems are why nothing, or not everything, was applied.

@@ -31,6 +31,13 @@ func (w *Writer) RecordEvent(e Event) {
 	w.Log.Info("Recorded event", "reason", e.Reason, "commit", e.Commit, "because", e.Message)
 }
 
+// notifyApplied records the commits that a sync has applied.
+func (w *Writer) notifyApplied(o *outcome.Outcome) {
+	for _, message := range o.Applied {
+		w.RecordEvent(Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonApplied, Message: message, Commit: o.Commit})
+	}
+}
+
 func (w *Writer) send(e Event) {
 	w.Events.Eventf(w.Source, e.Of, e.Type, e.Reason, "Sync", "%s", note(e.Message))
 }

@@ -85,6 +85,9 @@ func (w *Writer) Conclude(ctx context.Context, o *outcome.Outcome) error {
 		w.Log.Error(err, "Status not written", "commit", o.Commit)
 	}
 	metrics.Synced(client.ObjectKeyFromObject(w.Source), status.Conditions, o.Behind)
+	if err == nil {
+		w.notifyApplied(o)
+	}
 	if err == nil || refused { // else the next sync finds the same
 		w.notify(&said, was)
 		if later != nil {
