@@ -18,7 +18,7 @@ import (
 // Deployment that is held.
 func TestAdoptedReplicaSetIsNotPruned(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": web("v1")}))
 	theirs := gittest.NewRepo(t)
 	first := theirs.CommitAndPush(map[string]string{"deploy/early.yaml": replicaSet("early", "early"), "deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one")})

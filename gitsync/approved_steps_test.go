@@ -26,7 +26,7 @@ func planOf(name string, steps ...string) string {
 
 // isApproved waits until a BatchRelease has an approval of these steps; without
 // steps, until it has none.
-func (s *shop) isApproved(name string, steps ...string) {
+func (s *env) isApproved(name string, steps ...string) {
 	s.Helper()
 	var want []intstr.IntOrString
 	for _, step := range steps {
@@ -52,7 +52,7 @@ func (s *shop) isApproved(name string, steps ...string) {
 // these have changed, the status reports it until it is given again.
 func TestApprovalIsForItsSteps(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	const file = "deploy/approvals/web.yaml"
 	ignored := func(fact string) {
 		t.Helper()
@@ -102,7 +102,7 @@ func TestApprovalIsForItsSteps(t *testing.T) {
 // plan for the Deployment, does not count.
 func TestApprovalOfUnknownSteps(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	const file = "deploy/approvals/web.yaml"
 	ignored := func(commit string) {
 		t.Helper()

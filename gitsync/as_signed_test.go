@@ -13,7 +13,7 @@ import (
 )
 
 // link makes a symbolic link in the clone.
-func (s *shop) link(target, name string) {
+func (s *env) link(target, name string) {
 	s.Helper()
 	at := filepath.Join(s.repo.Work, name)
 	s.must(os.MkdirAll(filepath.Dir(at), 0o750))

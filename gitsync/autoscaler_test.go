@@ -16,7 +16,7 @@ import (
 // next sync gitsync does not know the autoscaler, and still owns the field.
 func TestReplicasLeaveForAnAutoscaler(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1", "replicas: 2", "replicas: 4"), "deploy/plan.yaml": webPlan, "deploy/api.yaml": web("v1", "web", "api", "replicas: 2", "replicas: 4")}))
 	if out, err := s.c.KubectlWith(t, autoscaler("web", "v2")+"---\n"+autoscaler("api", "v2"), "apply", "-n", s.ns, "-f", "-"); err != nil {
@@ -34,7 +34,7 @@ func TestReplicasLeaveForAnAutoscaler(t *testing.T) {
 // A client that scales the workload from then on finds it as it is.
 func TestReplicasLeaveTheManifest(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source()
 	api := web("v1", "web", "api", "replicas: 2", "replicas: 4")
 	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1", "replicas: 2", "replicas: 4"), "deploy/plan.yaml": webPlan, "deploy/api.yaml": api}))
@@ -54,7 +54,7 @@ func TestReplicasLeaveTheManifest(t *testing.T) {
 // An autoscaler leaves the tree: replicas is Git's again, and no request is needed.
 func TestAutoscalerLeavesTheTree(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/hpa.yaml": autoscaler("web", "v2")}))
 	s.scale(5, "web")
@@ -83,7 +83,7 @@ func TestAutoscalerLeavesTheTree(t *testing.T) {
 // alone. InSync says so while Git says something else of it.
 func TestLeftAloneIsNotReleased(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source()
 	inSync := func(reason string) {
 		t.Helper()
@@ -116,7 +116,7 @@ func TestLeftAloneIsNotReleased(t *testing.T) {
 // A CRD that is left alone is not waited for.
 func TestCRDLeftAlone(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source()
 	crd := strings.Replace(strings.ReplaceAll(toyCRD, "GROUP", s.ns+".example.org"), "tranche.dev/prune: enabled", "tranche.dev/reconcile: disabled", 1)
 	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/crd.yaml": crd}))

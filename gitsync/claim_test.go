@@ -18,7 +18,7 @@ import (
 // ConfigMap it is brings it. An account with the right may list it so.
 func TestClaimWithoutRights(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	s.admin("owner")
 	s.t(s.c.Kubectl(s, "create", "serviceaccount", "reader", "-n", s.ns))
 	s.t(s.c.Kubectl(s, "create", "rolebinding", "reader", "-n", s.ns, "--clusterrole=view", "--serviceaccount="+s.ns+":reader"))

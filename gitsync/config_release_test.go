@@ -31,7 +31,7 @@ func configured(colour, token string) map[string]string {
 
 // mounted counts the pods by the content of the ConfigMap and the Secret that
 // each mounts: both have to be there.
-func (s *shop) mounted() (map[string]int, error) {
+func (s *env) mounted() (map[string]int, error) {
 	var pods corev1.PodList
 	if err := s.c.Client.List(s.Context(), &pods, client.InNamespace(s.ns), client.MatchingLabels{"app": "web"}); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (s *shop) mounted() (map[string]int, error) {
 }
 
 // mount waits until the pods mount exactly what they should.
-func (s *shop) mount(want map[string]int) {
+func (s *env) mount(want map[string]int) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("pods that mount %v", want), func() error {
 		got, err := s.mounted()
@@ -69,8 +69,8 @@ func (s *shop) mount(want map[string]int) {
 	})
 }
 
-// generated are the ConfigMaps and Secrets of the shop by their content.
-func (s *shop) generated() map[string]client.Object {
+// generated are the ConfigMaps and Secrets of the env by their content.
+func (s *env) generated() map[string]client.Object {
 	s.Helper()
 	var maps corev1.ConfigMapList
 	var secrets corev1.SecretList
@@ -89,7 +89,7 @@ func (s *shop) generated() map[string]client.Object {
 }
 
 // pruned waits until nothing of a content is there any more.
-func (s *shop) pruned(content ...string) {
+func (s *env) pruned(content ...string) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("the end of %s", content), func() error {
 		s.lookNow()
@@ -108,7 +108,7 @@ func (s *shop) pruned(content ...string) {
 // object that no pod mounts any more goes.
 func TestConfigRelease(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.source()
 	s.applied(s.push(configured("blue", "a")))
 	s.isAt("web", "ReleaseCompleted", 1)
@@ -177,7 +177,7 @@ func TestConfigRelease(t *testing.T) {
 // they have ended.
 func TestAPodKeepsItsConfigMap(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "db-0", Namespace: s.ns},
 		Spec: corev1.PodSpec{

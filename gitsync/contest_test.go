@@ -19,7 +19,7 @@ import (
 // and the field. A user who asks for a sync does not wait.
 func TestDriftThatComesAgain(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan}))
 	team := func() string { return s.deployment("web").Labels["team"] }

@@ -19,7 +19,7 @@ import (
 // release. Each would take the release past its gate.
 func TestCommitsRoundTheGate(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v1"), "deploy/release.yaml": planOf("web", "1", "100%")}))
 	s.isAt("web", "ReleaseCompleted", 1)
 	r := s.recordSizes("v2")
@@ -88,7 +88,7 @@ func TestCommitsRoundTheGate(t *testing.T) {
 }
 
 // isRefused pushes an object that is refused, and takes it back.
-func (s *shop) isRefused(o client.Object, because string) {
+func (s *env) isRefused(o client.Object, because string) {
 	s.Helper()
 	raw, err := json.Marshal(o)
 	s.must(err)

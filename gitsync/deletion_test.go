@@ -32,7 +32,7 @@ func mounts(names ...string) string {
 
 // deletedInUse has a source with a Deployment whose two pods run, and a pod without an
 // owner, db-0. That pod uses ConfigMap settings as well. Then it deletes the source.
-func (s *shop) deletedInUse() {
+func (s *env) deletedInUse() {
 	s.Helper()
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/web.yaml": mounts("settings", "own"), "deploy/settings.yaml": configMap("settings", "one"), "deploy/own.yaml": configMap("own", "one")}))
@@ -54,7 +54,7 @@ func usedFor(t *testing.T, d time.Duration) func(ctrl.Manager) error {
 	}
 }
 
-func (s *shop) user() *corev1.Pod {
+func (s *env) user() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "db-0", Namespace: s.ns},
 		Spec: corev1.PodSpec{
@@ -67,7 +67,7 @@ func (s *shop) user() *corev1.Pod {
 // says for which: those of its own Deployment, and others.
 func TestDeletedWhileInUse(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	t.Cleanup(s.startManager(s.c.Config, usedFor(t, time.Hour)))
 	s.deletedInUse()
 	s.isGone("web", &appsv1.Deployment{})
@@ -95,7 +95,7 @@ func TestDeletedWhileInUse(t *testing.T) {
 // event reports them.
 func TestDeletedWhileInUseForEver(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	t.Cleanup(s.startManager(s.c.Config, usedFor(t, time.Second)))
 	s.deletedInUse()
 	s.isGone("shop", &v1alpha1.GitSource{})
@@ -106,7 +106,7 @@ func TestDeletedWhileInUseForEver(t *testing.T) {
 }
 
 // values are what the pods' ConfigMaps say, which all have to be there.
-func (s *shop) values() ([]string, error) {
+func (s *env) values() ([]string, error) {
 	var pods corev1.PodList
 	if err := s.c.Client.List(s.Context(), &pods, client.InNamespace(s.ns), client.MatchingLabels{"app": "web"}); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (s *shop) values() ([]string, error) {
 }
 
 // keeps waits until the pods' ConfigMaps say these values, and as many others are kept.
-func (s *shop) keeps(kept int, values ...string) {
+func (s *env) keeps(kept int, values ...string) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("pods with %q, and %d kept", values, kept), func() error {
 		got, err := s.values()
@@ -148,7 +148,7 @@ func (s *shop) keeps(kept int, values ...string) {
 // with the next interval.
 func TestKeptWhileInUse(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	with := func(value string) map[string]string {
 		k := "resources: [web.yaml, plan.yaml]\nconfigMapGenerator:\n"
 		for _, name := range []string{"a", "b", "c", "d"} {
@@ -188,16 +188,16 @@ func TestKeptWhileInUse(t *testing.T) {
 // and no file is blamed.
 func TestPlanDeletedWhileDown(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*shop){
-		"scaled by hand": func(s *shop) { s.scale(5, "web") },
-		"scaled in Git": func(s *shop) {
+	for name, change := range map[string]func(*env){
+		"scaled by hand": func(s *env) { s.scale(5, "web") },
+		"scaled in Git": func(s *env) {
 			s.push(map[string]string{"deploy/web.yaml": web("v2", "replicas: 2", "replicas: 5")})
 		},
-		"not scaled": func(*shop) {},
+		"not scaled": func(*env) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShopWithout(t)
+			s := newIdleEnv(t)
 			stop := s.startController(andRollout)
 			t.Cleanup(func() { stop() })
 			s.beginRelease()
@@ -226,7 +226,7 @@ func TestPlanDeletedWhileDown(t *testing.T) {
 }
 
 // recordBlame watches the conditions of the GitSource for what is not True of Ready.
-func (s *shop) recordBlame() (seen func() []string) {
+func (s *env) recordBlame() (seen func() []string) {
 	s.Helper()
 	var mu sync.Mutex
 	var messages []string

@@ -20,8 +20,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// another makes a second GitSource beside the shop's.
-func (s *shop) another(name, path string, edit ...func(*v1alpha1.GitSource)) {
+// another makes a second GitSource beside the env's.
+func (s *env) another(name, path string, edit ...func(*v1alpha1.GitSource)) {
 	s.Helper()
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns}, Spec: v1alpha1.GitSourceSpec{URL: s.repo.URL(), Path: path, Prune: true}}
 	for _, e := range edit {
@@ -40,7 +40,7 @@ func after(names ...string) func(*v1alpha1.GitSource) {
 }
 
 // ready waits for the Ready condition of a source, and returns its message.
-func (s *shop) ready(source string, status metav1.ConditionStatus, reason string) string {
+func (s *env) ready(source string, status metav1.ConditionStatus, reason string) string {
 	s.Helper()
 	message := ""
 	clustertest.Wait(s, fmt.Sprintf("Ready %s %s of %s", status, reason, source), func() error {
@@ -59,7 +59,7 @@ func (s *shop) ready(source string, status metav1.ConditionStatus, reason string
 // not while they cannot.
 func TestDependsOn(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "base/b.yaml": configMap("b", "one")})
 	s.source(after("base"))
 	if m := s.ready("shop", metav1.ConditionFalse, "DependencyNotReady"); !strings.Contains(m, "there is no GitSource "+s.ns+"/base") {
@@ -101,7 +101,7 @@ func TestDependsOn(t *testing.T) {
 
 func TestDependenciesThatCannotBe(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "base/b.yaml": configMap("b", "one")})
 	s.source(after("base"))
 	s.another("base", "base", after("more"))
@@ -132,7 +132,7 @@ func TestDependenciesThatCannotBe(t *testing.T) {
 // If the controller lets them, sources depend on those of other namespaces.
 func TestDependsOnAnotherNamespace(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	base := s.at(s.c.Namespace(t))
 	t.Cleanup(s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
 		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
@@ -155,7 +155,7 @@ func TestDependsOnAnotherNamespace(t *testing.T) {
 // waiting.
 func TestFailedIsNotReady(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate}\nspec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: j, image: registry.example.org/j}]}}}\n"
 	s.push(map[string]string{"deploy/job.yaml": job, "app/a.yaml": configMap("a", "one")})
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Wait = true })
@@ -173,7 +173,7 @@ func TestFailedIsNotReady(t *testing.T) {
 // kubectl wait returns when the branch is applied, and not before.
 func TestKubectlWait(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	const wait, short, long = "--for=condition=Ready", "--timeout=1s", "--timeout=4m"
 	s.push(map[string]string{"deploy/a.yaml": "a: [\n"})
 	s.source()
@@ -191,7 +191,7 @@ func TestKubectlWait(t *testing.T) {
 // With spec.wait, Ready is of what runs, and what waits for it waits for that.
 func TestWaitForReadiness(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	claim := "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {storageClassName: \"\", accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n"
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan, "deploy/claim.yaml": claim, "app/a.yaml": configMap("a", "one")})
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Wait = true })
@@ -237,7 +237,7 @@ func TestWaitForReadiness(t *testing.T) {
 }
 
 // suspend suspends a source and waits until it is.
-func (s *shop) suspend(source string) {
+func (s *env) suspend(source string) {
 	s.Helper()
 	gs := get(s, source, &v1alpha1.GitSource{})
 	gs.Spec.Suspend = true
@@ -255,7 +255,7 @@ func (s *shop) suspend(source string) {
 // there first. That source writes the URL in another way.
 func TestDependsOnTheSameBranch(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "base/b.yaml": configMap("b", "one")})
 	s.another("base", "base", func(gs *v1alpha1.GitSource) { gs.Spec.URL += "/" })
 	s.source(after("base"))
@@ -282,7 +282,7 @@ func TestDependsOnTheSameBranch(t *testing.T) {
 // A change of spec.path waits for others, too, though no commit is new.
 func TestDependsOnWithAnotherPath(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "more/a.yaml": configMap("a", "two"), "base/b.yaml": "a: [\n"}))
 	s.another("base", "base")
@@ -305,7 +305,7 @@ func TestDependsOnWithAnotherPath(t *testing.T) {
 // An object that was created again is not ready because the former one was.
 func TestWaitForWhatWasMadeAnew(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Wait = true })
 	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1")}))
 	s.push(map[string]string{"deploy/web.yaml": web("v1", "app: web", "app: web2", "labels: {app: web2, team: shop}", "annotations: {tranche.dev/force: 'true'}",
@@ -318,7 +318,7 @@ func TestWaitForWhatWasMadeAnew(t *testing.T) {
 // A release that rollout has not begun is not over.
 func TestWaitForAReleaseToBegin(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Wait = true })
 	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1")}))
 	s.push(map[string]string{"deploy/web.yaml": web("v2"), "deploy/release.yaml": webPlan})

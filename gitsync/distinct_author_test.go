@@ -86,7 +86,7 @@ func TestOwnChangeIsNotApproved_BaseIsGone(t *testing.T) {
 			with := func(ref string) string {
 				return "resources: [release.yaml, ../common, '" + server.URL + "/repo.git//base?ref=" + ref + "']\n"
 			}
-			a := &signed{shop: newShopWithout(t), allowed: 1}
+			a := &signed{env: newIdleEnv(t), allowed: 1}
 			t.Cleanup(a.startManager(a.c.Controller, func(mgr ctrl.Manager) error {
 				if err := rollout.Add(mgr, rollout.Options{Concurrent: 2}); err != nil {
 					return err
@@ -219,7 +219,7 @@ func (a *signed) renames(k gittest.Key, from, to string, files map[string]string
 // waitsAtFirst waits until the release of a commit waits at its first gate.
 func (a *signed) waitsAtFirst(commit string) {
 	a.Helper()
-	clustertest.Wait(a.shop, "the release of "+commit+" to wait at its first gate", func() error {
+	clustertest.Wait(a.env, "the release of "+commit+" to wait at its first gate", func() error {
 		br := a.release("web")
 		if st := br.Status; br.Spec.Commit != commit || st.Reason != "WaitingForApproval" || st.CurrentStepIndex != 0 || st.ObservedGeneration != br.Generation {
 			return fmt.Errorf("commit %s, step %d: %s: %s\n%s", br.Spec.Commit, st.CurrentStepIndex, st.Reason, st.Message, said(a.gs()))

@@ -248,9 +248,9 @@ func unanswering(t *testing.T) (address string, dialled *atomic.Int64) {
 // The neighbour's commit is applied meanwhile.
 func TestTenantEscapes(t *testing.T) {
 	t.Parallel()
-	s := &tenancy{shop: newShopWithout(t)}
+	s := &tenancy{env: newIdleEnv(t)}
 	s.other = s.c.Namespace(t)
-	there := &shop{T: t, c: s.c, ns: s.other, repo: gittest.NewRepo(t)}
+	there := &env{T: t, c: s.c, ns: s.other, repo: gittest.NewRepo(t)}
 	s.admin("tenant")
 	there.admin("deployer")
 	s.t(s.c.KubectlWith(t, theirs, "apply", "-n", s.other, "-f", "-"))
@@ -279,7 +279,7 @@ func TestTenantEscapes(t *testing.T) {
 	n, took := 0, map[string][]time.Duration{}
 	// The neighbour commits a next version, and it is applied. How long that took is no
 	// assertion: the machine may be busy with other tests.
-	commits := func(there *shop, repo *gittest.Repo, file, name, when string, told func()) {
+	commits := func(there *env, repo *gittest.Repo, file, name, when string, told func()) {
 		n++
 		began := time.Now()
 		repo.CommitAndPush(map[string]string{file: configMap(name, fmt.Sprintf("v%d", n))})
@@ -287,10 +287,10 @@ func TestTenantEscapes(t *testing.T) {
 		there.holds(name, fmt.Sprintf("v%d", n))
 		took[when] = append(took[when], time.Since(began))
 	}
-	byWatch := func(there *shop, when string) {
+	byWatch := func(there *env, when string) {
 		commits(there, there.repo, "deploy/news.yaml", "news", when+", by the watch of a folder", func() {})
 	}
-	byHook := func(there *shop, when string) {
+	byHook := func(there *env, when string) {
 		commits(there, told.repo, "hooked/told.yaml", "told", when+", by a webhook", func() {
 			if code := there.tellOf(hooks, told.body, hookToken); code != http.StatusAccepted {
 				there.Errorf("the neighbour's post is answered %d", code)
@@ -412,7 +412,7 @@ func (n *newsroom) refused(s *tenancy, why string) {
 }
 
 // hears waits for an event of the neighbour's source that is followed by no other.
-func (n *newsroom) hears(s *shop, kind string) {
+func (n *newsroom) hears(s *env, kind string) {
 	s.Helper()
 	clustertest.Wait(s, kind, func() error {
 		n.mu.Lock()
@@ -447,7 +447,7 @@ type hooked struct {
 }
 
 // hooked makes a GitSource of the account deployer that is synced by webhooks.
-func (s *shop) hooked() hooked {
+func (s *env) hooked() hooked {
 	s.Helper()
 	h := hooked{repo: gittest.NewRepo(s)}
 	url := gittest.Serve(s, filepath.Dir(h.repo.Bare), gittest.ServeOptions{}).URL + "/repo.git"
@@ -505,7 +505,7 @@ func (s *tenancy) isRefused(try escape) {
 		}
 		return nil
 	})
-	if v := get(s.shop, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
+	if v := get(s.env, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
 		s.Errorf("a part of it was applied: %q", v)
 	}
 }

@@ -27,7 +27,7 @@ import (
 // file, object and field.
 func TestAllOrNothing(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.quota()
 	s.policy()
 	first := s.push(map[string]string{
@@ -102,7 +102,7 @@ func TestAllOrNothing(t *testing.T) {
 }
 
 // objects are the names of what the commits of [TestAllOrNothing] have.
-func (s *shop) objects() []string {
+func (s *env) objects() []string {
 	s.Helper()
 	var names []string
 	for _, gvk := range []schema.GroupVersionKind{
@@ -122,7 +122,7 @@ func (s *shop) objects() []string {
 }
 
 // quota allows no Service.
-func (s *shop) quota() {
+func (s *env) quota() {
 	s.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "no-services", Namespace: s.ns}}
 	quota.Spec.Hard = corev1.ResourceList{corev1.ResourceServices: resource.MustParse("0")}
@@ -136,14 +136,14 @@ func (s *shop) quota() {
 }
 
 // policy refuses ConfigMaps that are labelled forbidden.
-func (s *shop) policy() {
+func (s *env) policy() {
 	s.Helper()
 	s.policyOn("", "configmaps", &corev1.ConfigMap{})
 }
 
 // policyOn refuses objects of a kind that are labelled forbidden. The object is an
 // empty one of the kind.
-func (s *shop) policyOn(group, resource string, o client.Object) {
+func (s *env) policyOn(group, resource string, o client.Object) {
 	s.Helper()
 	var policy admissionv1.ValidatingAdmissionPolicy
 	var binding admissionv1.ValidatingAdmissionPolicyBinding
@@ -207,7 +207,7 @@ spec:
 // refusal then leaves behind nothing else of the commit.
 func TestRefusedAfterWhatOthersNeed(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	group, other := s.ns+".example.org", s.ns+"-new"
 	toy := "apiVersion: " + group + "/v1\nkind: Toy\nmetadata: {name: ball}\nspec: {size: 0}\n"
 	bad := s.push(map[string]string{
@@ -241,7 +241,7 @@ func TestRefusedAfterWhatOthersNeed(t *testing.T) {
 // one that stays as it is puts off nothing.
 func TestACRDThatChangesWithItsObject(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	crd := strings.ReplaceAll(toyCRD, "GROUP", s.ns+".example.org")
 	toy := "apiVersion: " + s.ns + ".example.org/v1\nkind: Toy\nmetadata: {name: ball}\nspec: {size: 1}\n"
 	s.source()
@@ -266,7 +266,7 @@ func TestACRDThatChangesWithItsObject(t *testing.T) {
 // server's words, at once.
 func TestACRDWhoseNamesAreTaken(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	crd := strings.ReplaceAll(toyCRD, "GROUP", s.ns+".example.org")
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/crd.yaml": crd}))
@@ -277,15 +277,15 @@ func TestACRDWhoseNamesAreTaken(t *testing.T) {
 	}
 }
 
-// at is the same shop in another namespace.
-func (s *shop) at(ns string) *shop {
+// at is the same env in another namespace.
+func (s *env) at(ns string) *env {
 	c := *s
 	c.ns = ns
 	return &c
 }
 
 // absent makes sure that an object is not there.
-func (s *shop) absent(name string, o client.Object) {
+func (s *env) absent(name string, o client.Object) {
 	s.Helper()
 	if err := s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, o); !apierrors.IsNotFound(err) {
 		s.Errorf("%T %s is there: %v", o, name, err)
@@ -300,7 +300,7 @@ func namespace(name, more string) string {
 // tranche.dev/force has each object created again.
 func TestImmutableFields(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	const force = `tranche.dev/force: "true"`
 	kinds := map[string]struct{ manifest, from, to, field string }{
 		"Job":       {"apiVersion: batch/v1\nkind: Job\nmetadata: {name: x, annotations: {}}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: j, image: 'registry.example.org/j:v1'}]}}}\n", "j:v1", "j:v2", "spec.template"},
@@ -356,7 +356,7 @@ func TestImmutableFields(t *testing.T) {
 // does a Deployment with a plan, which would lose all its pods at once.
 func TestNothingIsLostByForce(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	service := "apiVersion: v1\nkind: Service\nmetadata: {name: x, annotations: {tranche.dev/force: 'true'}}\nspec: {ports: [{port: 80}]}\n"
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/x.yaml": service, "deploy/web.yaml": web("v1"), "deploy/plan.yaml": webPlan})
 	s.source()
@@ -386,7 +386,7 @@ func TestNothingIsLostByForce(t *testing.T) {
 	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1")}))
 }
 
-func (s *shop) uid(kind string) string {
+func (s *env) uid(kind string) string {
 	s.Helper()
 	name := "x"
 	if kind == "StorageClass" || kind == "PriorityClass" {
@@ -403,7 +403,7 @@ func (s *shop) uid(kind string) string {
 // as Git says something of it. A namespace that an object cannot have is left out.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.kubectl("create", "configmap", "a", "--from-literal=value=theirs", "--from-literal=more=theirs")
 	role := "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " + s.ns + ", namespace: nowhere}\n"
 	s.source()
@@ -433,7 +433,7 @@ func TestTakenOver(t *testing.T) {
 // the cluster says so. An object that other clients have made is never pruned.
 func TestPruneTakesNothingOfOthers(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	files := map[string]string{}
 	for _, name := range []string{"a", "b", "c", "d", "e", "bare", "theirs"} {
 		files["deploy/"+name+".yaml"] = configMap(name, "one")
@@ -492,7 +492,7 @@ func TestPruneTakesNothingOfOthers(t *testing.T) {
 // all the same.
 func TestPruneWithoutTheRight(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	const account, secrets = "tenant", "apiVersion: v1\nkind: Secret\nmetadata: {name: b}\n"
 	s.kubectl("create", "serviceaccount", account)
 	s.kubectl("create", "role", "writes", "--verb=get,create,patch", "--resource=configmaps,secrets")
@@ -529,8 +529,8 @@ func TestPruneWithoutTheRight(t *testing.T) {
 	s.absent("b", &corev1.Secret{})
 }
 
-// kubectl runs in the shop's namespace.
-func (s *shop) kubectl(args ...string) string {
+// kubectl runs in the env's namespace.
+func (s *env) kubectl(args ...string) string {
 	s.Helper()
 	out, err := s.c.Kubectl(s, append([]string{"-n", s.ns}, args...)...)
 	if err != nil {
@@ -543,7 +543,7 @@ func (s *shop) kubectl(args ...string) string {
 // as it is while it stands there.
 func TestLeftAlone(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	const disabled = "{tranche.dev/reconcile: disabled}"
 	files := map[string]string{}
 	names := []string{"git", "cluster"}
@@ -584,7 +584,7 @@ func TestLeftAlone(t *testing.T) {
 // or added later.
 func TestAutoscalers(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	api := func(replicas string) string { return web("v1", "web", "api", "replicas: 2", "replicas: "+replicas) }
 	git := func(replicas string) map[string]string {
 		return map[string]string{"deploy/api.yaml": api(replicas), "deploy/web.yaml": web("v1", "replicas: 2", "replicas: "+replicas)}
@@ -645,7 +645,7 @@ func TestAutoscalers(t *testing.T) {
 }
 
 // scale sets the size of Deployments as an autoscaler does.
-func (s *shop) scale(replicas int32, names ...string) {
+func (s *env) scale(replicas int32, names ...string) {
 	s.Helper()
 	if len(names) == 0 {
 		names = []string{"api", "web"}

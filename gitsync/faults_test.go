@@ -23,7 +23,7 @@ import (
 
 func TestSuspend(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
 	s.source()
 	s.applied(first)
@@ -50,7 +50,7 @@ func TestSuspend(t *testing.T) {
 // A plan made by hand governs a Deployment from Git as well as one from Git.
 func TestPlanByHand(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1")})
 	s.source()
 	s.applied(first)
@@ -78,7 +78,7 @@ func TestPlanByHand(t *testing.T) {
 // A plan that gets another name goes on governing without a gap.
 func TestPlanRenamed(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Prune = false })
 	s.applied(first)
@@ -94,7 +94,7 @@ func TestPlanRenamed(t *testing.T) {
 // try a new template in spite of the policy.
 func TestLooksAtAHeldDeployment(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
 	s.source()
 	s.applied(first)
@@ -119,7 +119,7 @@ func TestLooksAtAHeldDeployment(t *testing.T) {
 
 // From the end of `git push` to the moment at which the object is there.
 func TestPushToApplied(t *testing.T) {
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.push(map[string]string{"deploy/a.yaml": configMap("a", "x0")})
 	s.source()
 	s.applied(s.repo.Head())
@@ -143,7 +143,7 @@ func TestPushToApplied(t *testing.T) {
 // interval. A repository that cannot be watched is polled.
 func TestPollingWithASecret(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Username: "ada", Password: "s3cret"})
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
 	s.source(func(gs *v1alpha1.GitSource) {
@@ -167,7 +167,7 @@ func TestPollingWithASecret(t *testing.T) {
 // none for those who have no password, or another one.
 func TestMirrorsAreNotShared(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	var slow atomic.Bool
 	asked, answer := make(chan struct{}, 1), make(chan struct{})
 	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Username: "ada", Password: "s3cret", Wrap: func(h http.Handler) http.Handler {
@@ -205,7 +205,7 @@ func TestMirrorsAreNotShared(t *testing.T) {
 	s.absent("b", &corev1.ConfigMap{})
 }
 
-func (s *shop) stalled(reason string) (message string) {
+func (s *env) stalled(reason string) (message string) {
 	s.Helper()
 	clustertest.Wait(s, "Stalled "+reason, func() error {
 		if message = said(s.gs()); !strings.Contains(message, "Stalled=True "+reason) {

@@ -16,7 +16,7 @@ import (
 // plan has left the branch.
 func TestFinalizerOnAPlan(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.applied2(s.push(manifests("v1")))
 	s.isAt("web", "ReleaseCompleted", 1)
 	s.push(manifests("v2"))
@@ -43,7 +43,7 @@ func TestFinalizerOnARenamedPlan(t *testing.T) {
 	for finalizer, stays := range map[string]bool{"example.org/hostage": true, "orphan": false} {
 		t.Run(finalizer, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, andRollout)
+			s := newEnv(t, andRollout)
 			s.applied2(s.push(map[string]string{"deploy/web.yaml": four("v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")}))
 			s.isAt("web", "ReleaseCompleted", 2)
 			s.push(map[string]string{"deploy/web.yaml": four("v2")})
@@ -73,7 +73,7 @@ func hostage(name, more string) string {
 }
 
 // names waits until the status of the source names a BatchRelease and what keeps it.
-func (s *shop) names(plan string) {
+func (s *env) names(plan string) {
 	s.Helper()
 	clustertest.Wait(s, "the status to name BatchRelease "+plan, func() error {
 		gs := s.gs()
@@ -91,7 +91,7 @@ func (s *shop) names(plan string) {
 // it. The status says so until it is gone; then Git's plan takes over.
 func TestFinalizerOnAPlanByHand(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.tenOfGit()
 	s.makes(strings.Replace(planOf("web3", gatedSteps...), "{name: web3}", hostage("web3", ""), 1))
 	s.stands("web3")
@@ -108,7 +108,7 @@ func TestFinalizerOnAPlanByHand(t *testing.T) {
 // by Git's plan of the Deployment. While a finalizer keeps it, the status says so.
 func TestFinalizerOnAnUnknownPlan(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v1")}))
 	labels := ", labels: {" + v1alpha1.LabelSource + ": shop, " + v1alpha1.LabelSourceNamespace + ": " + s.ns + "}"
 	s.makes(strings.Replace(planOf("restored", gatedSteps...), "{name: restored}", hostage("restored", labels), 1))
@@ -129,7 +129,7 @@ func TestFinalizerOnAnUnknownPlan(t *testing.T) {
 // API server itself removes keep nothing, neither then nor at the end of the source.
 func TestFinalizerKeepsAnObjectInTheInventory(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	files := manifests("v1")
 	files["deploy/a.yaml"], files["deploy/b.yaml"], files["deploy/c.yaml"] = configMap("a", "one"), configMap("b", "one"), configMap("c", "one")
 	files["deploy/d.yaml"] = configMap("d", "one")

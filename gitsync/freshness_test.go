@@ -66,7 +66,7 @@ func (b *blocking) Render(tenant string, fsys filesys.FileSystem, dir string, op
 // leader says so, and where no process leads, a standby. The next sync says how it is.
 func TestFreshness(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	clock, held, judged, led := &aheadClock{}, &atomic.Bool{}, &atomic.Int64{}, &atomic.Int64{}
 	fresh := freshness.Options{Ledger: types.NamespacedName{Namespace: s.ns, Name: "syncs"}, Every: 20 * time.Millisecond, Now: clock.Now}
 	fresh.Election = func() (bool, bool) { led.Add(1); return true, true }
@@ -162,7 +162,7 @@ func threeRounds(t *testing.T, begun *atomic.Int64) {
 
 // writesLedgerAtMostEvery30s has the source synced again and again, so that each round has
 // something else to write than the one before.
-func (s *shop) writesLedgerAtMostEvery30s(clock *aheadClock, rounds *atomic.Int64) {
+func (s *env) writesLedgerAtMostEvery30s(clock *aheadClock, rounds *atomic.Int64) {
 	s.Helper()
 	defer clock.stop()()
 	var version string
@@ -195,7 +195,7 @@ func (s *shop) writesLedgerAtMostEvery30s(clock *aheadClock, rounds *atomic.Int6
 }
 
 // syncAge is the age of the last sync of the source, as the metric has it.
-func (s *shop) syncAge() time.Duration {
+func (s *env) syncAge() time.Duration {
 	s.Helper()
 	families, err := metrics.Registry.Gather()
 	s.must(err)

@@ -21,7 +21,7 @@ import (
 
 // sizes are those of the ReplicaSets of an image, as the API server tells them.
 type sizes struct {
-	*shop
+	*env
 	image string
 
 	mu   sync.Mutex
@@ -36,9 +36,9 @@ type sized struct {
 
 // recordSizes watches the ReplicaSets of an image from now on to the end of the
 // test.
-func (s *shop) recordSizes(image string) *sizes {
+func (s *env) recordSizes(image string) *sizes {
 	s.Helper()
-	r := &sizes{shop: s, image: image}
+	r := &sizes{env: s, image: image}
 	ctx, cancel := context.WithCancel(context.Background())
 	var list appsv1.ReplicaSetList
 	s.must(s.c.Client.List(ctx, &list, client.InNamespace(s.ns)))
@@ -157,7 +157,7 @@ func (b bound) kept(what string) {
 
 // comesTo waits until a release from a commit waits for an approval, or has ended,
 // and returns its status. That is about the present plan and this many replicas.
-func (s *shop) comesTo(name, commit string, n int32) v1alpha1.BatchReleaseStatus {
+func (s *env) comesTo(name, commit string, n int32) v1alpha1.BatchReleaseStatus {
 	s.Helper()
 	var br v1alpha1.BatchRelease
 	clustertest.Wait(s, "the release from "+commit+" to wait or to end", func() error {
@@ -177,7 +177,7 @@ func (s *shop) comesTo(name, commit string, n int32) v1alpha1.BatchReleaseStatus
 }
 
 // waitsAtGate does so, and fails the test where the release has ended.
-func (s *shop) waitsAtGate(name, commit string, n int32) v1alpha1.BatchReleaseStatus {
+func (s *env) waitsAtGate(name, commit string, n int32) v1alpha1.BatchReleaseStatus {
 	s.Helper()
 	st := s.comesTo(name, commit, n)
 	for range 2 {
@@ -203,7 +203,7 @@ func sizedWeb(n int, image string, edit ...string) string {
 
 // ungate lets pods be scheduled until n are, or all of them where n is negative.
 // It returns how many are.
-func (s *shop) ungate(n int) int {
+func (s *env) ungate(n int) int {
 	s.Helper()
 	var pods corev1.PodList
 	s.must(s.c.Client.List(s.Context(), &pods, client.InNamespace(s.ns), client.MatchingLabels{"gated": "yes"}))
@@ -227,7 +227,7 @@ func (s *shop) ungate(n int) int {
 }
 
 // freed waits until n pods are scheduled.
-func (s *shop) freed(n int) {
+func (s *env) freed(n int) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("%d pods to be scheduled", n), func() error {
 		if free := s.ungate(n); free < n {
@@ -242,7 +242,7 @@ func (s *shop) freed(n int) {
 // own gates are approved.
 func TestGateRevertedAndAgain(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	v2Text := strings.ReplaceAll(gated("v2"), "labels: {app: web}\n    spec", "labels: {app: web, gated: 'yes'}\n    spec")
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(20, "v1"), "deploy/release.yaml": planOf("web", "1", "30%", "100%")}))
 	s.isAt("web", "ReleaseCompleted", 2)
@@ -278,7 +278,7 @@ func TestGateRevertedAndAgain(t *testing.T) {
 }
 
 // completes waits until the release from a commit has ended.
-func (s *shop) completes(name, commit string, n int32) {
+func (s *env) completes(name, commit string, n int32) {
 	s.Helper()
 	clustertest.Wait(s, "the end of the release from "+commit, func() error {
 		if st := s.comesTo(name, commit, n); st.Phase != v1alpha1.PhaseCompleted {
@@ -292,7 +292,7 @@ func (s *shop) completes(name, commit string, n int32) {
 // No pod is added before an approval for the new name.
 func TestGateOfARenamedPlan(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(20, "v1"), "deploy/release.yaml": planOf("web", "1", "30%", "100%")}))
 	s.isAt("web", "ReleaseCompleted", 2)
 	r := s.recordSizes("v2")
@@ -320,7 +320,7 @@ func TestGateOfARenamedPlan(t *testing.T) {
 // end.
 func TestGateOfASmallerDeployment(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	stop := s.startController(andRollout)
 	t.Cleanup(func() { stop() })
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(10, "v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")}))
@@ -353,7 +353,7 @@ func TestGateOfASmallerDeployment(t *testing.T) {
 // gate.
 func TestGateOfAnEditedStep(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	stop := s.startController(andRollout)
 	t.Cleanup(func() { stop() })
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(10, "v1"), "deploy/release.yaml": planOf("web", "1", "30%", "100%")}))

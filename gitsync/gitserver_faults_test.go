@@ -48,7 +48,7 @@ func (c *cut) Write(b []byte) (int, error) {
 // waiting commit is applied once.
 func TestGitServerFaults(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	var fault atomic.Pointer[func(http.ResponseWriter, *http.Request, http.Handler)]
 	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Username: "ada", Password: "s3cret", Wrap: func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +128,7 @@ func TestGitServerFaults(t *testing.T) {
 
 // timeout sets how long an answer may take: a short time only where the test waits for
 // its end.
-func (s *shop) timeout(short bool) {
+func (s *env) timeout(short bool) {
 	s.Helper()
 	gs := s.gs()
 	if gs.Spec.Timeout.Duration = 30 * time.Second; short {
@@ -138,7 +138,7 @@ func (s *shop) timeout(short bool) {
 }
 
 // unready waits until Ready is False for a reason, and returns the message.
-func (s *shop) unready(reason string) (message string) {
+func (s *env) unready(reason string) (message string) {
 	s.Helper()
 	clustertest.Wait(s, "Ready to be False: "+reason, func() error {
 		gs := s.gs()
@@ -157,7 +157,7 @@ func (s *shop) unready(reason string) (message string) {
 // or the Secret's.
 func TestPasswordRotated(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	var password atomic.Value
 	password.Store("0ld")
 	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Wrap: func(h http.Handler) http.Handler {

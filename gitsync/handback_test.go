@@ -25,7 +25,7 @@ import (
 // freeze installs a policy by which Deployment web and its probe may only be written
 // paused. Holds pass then, and the hand-back does not. The function that it returns
 // ends the freeze.
-func (s *shop) freeze() (thaw func()) {
+func (s *env) freeze() (thaw func()) {
 	s.Helper()
 	manifest := strings.ReplaceAll(`
 apiVersion: admissionregistration.k8s.io/v1
@@ -61,7 +61,7 @@ spec: {policyName: freeze.NS, validationActions: [Deny]}
 	return thaw
 }
 
-func (s *shop) with(manifest string, args ...string) {
+func (s *env) with(manifest string, args ...string) {
 	s.Helper()
 	if out, err := s.c.KubectlWith(s, manifest, append([]string{"-n", s.ns}, args...)...); err != nil {
 		s.Errorf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
@@ -69,7 +69,7 @@ func (s *shop) with(manifest string, args ...string) {
 }
 
 // about returns the events for a reason that are about a Deployment.
-func (s *shop) about(deployment, reason string) []eventsv1.Event {
+func (s *env) about(deployment, reason string) []eventsv1.Event {
 	s.Helper()
 	var list eventsv1.EventList
 	s.must(s.c.Client.List(s.Context(), &list, client.InNamespace(s.ns)))
@@ -88,7 +88,7 @@ func (s *shop) about(deployment, reason string) []eventsv1.Event {
 // it passes by itself.
 func TestHandBackRefused(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	t.Cleanup(s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
 		s.must(rollout.Add(mgr, rollout.Options{Concurrent: 2}))
 		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, HandBackWithin: 2 * time.Second})
@@ -139,7 +139,7 @@ func TestHandBackRefused(t *testing.T) {
 
 // staysHeld fails unless a Deployment was held in every version since the recording began.
 // It must have one pod of each image, the ones before and behind the gate.
-func (s *shop) staysHeld(held *deployments) {
+func (s *env) staysHeld(held *deployments) {
 	s.Helper()
 	s.kubectl("label", "deployment/web", "example.org/end=true")
 	for _, d := range held.all(s, s.deployment("web")) {
@@ -160,7 +160,7 @@ func (s *shop) staysHeld(held *deployments) {
 }
 
 // handBackIsRefused waits for the event that says that the API server refuses the hand-back.
-func (s *shop) handBackIsRefused() {
+func (s *env) handBackIsRefused() {
 	s.Helper()
 	clustertest.Wait(s, "the refusal", func() error {
 		if len(s.about("web", "HandBackRefused")) == 0 {
@@ -174,13 +174,13 @@ func (s *shop) handBackIsRefused() {
 // Deployment stays held, and no gate opens.
 func TestPlanBackBeforeTheHandBack(t *testing.T) {
 	t.Parallel()
-	begin := func(t *testing.T) (s *shop, restart func(with, func())) {
+	begin := func(t *testing.T) (s *env, restart func(components, func())) {
 		t.Parallel()
-		s = newShopWithout(t)
+		s = newIdleEnv(t)
 		stop := s.startController(andRollout)
 		t.Cleanup(func() { stop() })
 		s.beginRelease()
-		return s, func(w with, meanwhile func()) {
+		return s, func(w components, meanwhile func()) {
 			stop()
 			meanwhile()
 			stop = s.startController(w)
@@ -229,16 +229,16 @@ func TestPlanBackBeforeTheHandBack(t *testing.T) {
 
 // keptPlan begins a release. It returns once a finalizer keeps its deleted plan, the API
 // server refuses the hand-back, and the branch has the plan again.
-func keptPlan(t *testing.T) (s *shop, held *deployments, thaw func()) {
+func keptPlan(t *testing.T) (s *env, held *deployments, thaw func()) {
 	t.Helper()
-	s = newShop(t, andRollout)
+	s = newEnv(t, andRollout)
 	s.beginRelease()
 	held, thaw = keepPlan(s)
 	return s, held, thaw
 }
 
 // keepPlan is what keptPlan does with the release.
-func keepPlan(s *shop) (held *deployments, thaw func()) {
+func keepPlan(s *env) (held *deployments, thaw func()) {
 	s.Helper()
 	s.finalizers(`"example.org/hostage"`)
 	held, thaw = s.recordDeployments(), s.freeze()
@@ -254,13 +254,13 @@ func keepPlan(s *shop) (held *deployments, thaw func()) {
 }
 
 // finalizers sets the finalizers of BatchRelease web.
-func (s *shop) finalizers(list string) {
+func (s *env) finalizers(list string) {
 	s.Helper()
 	s.kubectl("patch", "batchrelease/web", "--type=merge", "-p", `{"metadata":{"finalizers":[`+list+`]}}`)
 }
 
 // approveNow commits an approval of step 0 of the release under way.
-func (s *shop) approveNow() {
+func (s *env) approveNow() {
 	s.Helper()
 	now := s.release("web")
 	s.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", now.Status.UpdateRevision, now.Spec.Commit, "0")})
@@ -303,7 +303,7 @@ func TestPlanBack_GoneAgain(t *testing.T) {
 // refused: the release has ended with its plan. The message says what to do, and it helps.
 func TestPlanBack_BranchPushedBack(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.beginRelease()
 	before := s.release("web")
 	held, thaw := s.recordDeployments(), s.freeze()

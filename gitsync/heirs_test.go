@@ -17,7 +17,7 @@ import (
 )
 
 // inventoryHas reports whether an object is in the inventory of a source.
-func (s *shop) inventoryHas(source, id string) bool {
+func (s *env) inventoryHas(source, id string) bool {
 	s.Helper()
 	i := get(s, source, &v1alpha1.GitSource{}).Status.Inventory
 	return i != nil && slices.ContainsFunc(i.Entries, func(e v1alpha1.InventoryEntry) bool { return e.ID == id })
@@ -25,7 +25,7 @@ func (s *shop) inventoryHas(source, id string) bool {
 
 // goesOver waits until an object has left the inventory of one source and is in that of
 // another.
-func (s *shop) goesOver(id, from, to string) {
+func (s *env) goesOver(id, from, to string) {
 	s.Helper()
 	clustertest.Wait(s, id+" to go over", func() error {
 		if before, after := s.inventoryHas(from, id), s.inventoryHas(to, id); before || !after {
@@ -37,15 +37,15 @@ func (s *shop) goesOver(id, from, to string) {
 
 // orders are those in which two sources may look at a commit; what is said is of the
 // source that the object comes to.
-var orders = map[string]func(s *shop, move func()){
-	"the one that it leaves looks first": func(s *shop, move func()) {
+var orders = map[string]func(s *env, move func()){
+	"the one that it leaves looks first": func(s *env, move func()) {
 		s.suspend("other")
 		move()
 		s.lookNow()
 		s.applied(s.repo.Head())
 		s.resume("other")
 	},
-	"the one that it comes to looks first": func(s *shop, move func()) {
+	"the one that it comes to looks first": func(s *env, move func()) {
 		s.suspend("shop")
 		move()
 		s.lookNow("other")
@@ -60,7 +60,7 @@ func TestMoveToAnotherSource(t *testing.T) {
 	for name, order := range orders {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, gitsyncOnly)
+			s := newEnv(t, gitsyncOnly)
 			s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one"), "more/c.yaml": configMap("c", "one")})
 			s.source()
 			s.another("other", "more")
@@ -95,7 +95,7 @@ func TestMoveInTheMiddleOfARelease(t *testing.T) {
 	for name, order := range orders {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, andRollout)
+			s := newEnv(t, andRollout)
 			files := manifests("v1")
 			files["more/c.yaml"], files["deploy/a.yaml"] = configMap("c", "one"), configMap("a", "one")
 			s.applied2(s.push(files))
@@ -137,7 +137,7 @@ func TestMoveInTheMiddleOfARelease(t *testing.T) {
 }
 
 // sizes are those of all ReplicaSets of the namespace.
-func (s *shop) sizes() string {
+func (s *env) sizes() string {
 	s.Helper()
 	var sets appsv1.ReplicaSetList
 	s.must(s.c.Client.List(s.Context(), &sets, client.InNamespace(s.ns)))
@@ -152,7 +152,7 @@ func (s *shop) sizes() string {
 // A source whose account may not write an object keeps no other source from pruning it.
 func TestNoHeirWithoutTheRight(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.kubectl("create", "serviceaccount", "poor")
 	s.kubectl("create", "role", "poor", "--verb=get,create", "--resource=configmaps")
 	s.kubectl("create", "rolebinding", "poor", "--role=poor", "--serviceaccount="+s.ns+":poor")
@@ -174,7 +174,7 @@ func TestNoHeirWithoutTheRight(t *testing.T) {
 // source renders.
 func TestMoveToASourceThatDoesNotRender(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one"), "more/c.yaml": configMap("c", "one")})
 	s.source()
 	s.another("other", "more")
@@ -196,7 +196,7 @@ func TestMoveToASourceThatDoesNotRender(t *testing.T) {
 // it leaves, which says why. It goes over once the commit is signed.
 func TestMoveToASourceThatRefuses(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	ada := gittest.NewSSHKey(t, "ed25519", "")
 	s.lists("keys", "ada@example.org "+ada.Public)
 	s.repo.Sign(&ada)
@@ -249,7 +249,7 @@ func TestMoveToASourceThatCannotApply(t *testing.T) {
 		for name, order := range orders {
 			t.Run(what+", "+name, func(t *testing.T) {
 				t.Parallel()
-				s := newShop(t, gitsyncOnly)
+				s := newEnv(t, gitsyncOnly)
 				id := s.ns + "_b__ConfigMap"
 				s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": immutable("one"), "more/c.yaml": configMap("c", "one")})
 				s.source()

@@ -26,12 +26,12 @@ func approvalOf(name, revision, commit, step string) string {
 
 // approvalOf approves a step of Deployment web as it must be written where only signed
 // approvals count: with its namespace.
-func (s *shop) approvalOf(revision, commit, step string) string {
+func (s *env) approvalOf(revision, commit, step string) string {
 	return strings.Replace(approvalOf("web", revision, commit, step), "{name: web}", "{name: web, namespace: "+s.ns+"}", 1)
 }
 
 // says waits until InSync is as it should be.
-func (s *shop) says(want string) {
+func (s *env) says(want string) {
 	s.Helper()
 	clustertest.Wait(s, "InSync to say "+want, func() error {
 		if m := said(s.gs()); !strings.Contains(m, "InSync="+want) {
@@ -42,7 +42,7 @@ func (s *shop) says(want string) {
 }
 
 // The method `told` waits for an event.
-func (s *shop) told(reason, note string) {
+func (s *env) told(reason, note string) {
 	s.Helper()
 	clustertest.Wait(s, "event "+reason+": "+note, func() error {
 		if notes := s.events(reason); !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, note) }) {
@@ -250,7 +250,7 @@ func TestHistoryMovesUnderARelease(t *testing.T) {
 
 func TestPruneOfMostIsAskedFor(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	files, gone := map[string]string{}, map[string]string{"deploy/a.yaml": configMap("a", "two")}
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		files["deploy/"+name+".yaml"] = configMap(name, "one")
@@ -303,7 +303,7 @@ func TestPruneOfMostIsAskedFor(t *testing.T) {
 	})
 }
 
-func (s *shop) confirm(commit string) {
+func (s *env) confirm(commit string) {
 	s.Helper()
 	gs := s.gs()
 	patch := client.MergeFrom(gs.DeepCopy())
@@ -315,7 +315,7 @@ func (s *shop) confirm(commit string) {
 // its own nor of the others.
 func TestALimitIsSaid(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
 	s.source()
 	s.applied(first)

@@ -20,7 +20,7 @@ import (
 // mutateDeployments installs a mutating policy for updates of the Deployments of the
 // namespace, and waits until the API server acts by it. The function that it returns
 // takes the policy away.
-func (s *shop) mutateDeployments(expression string) (remove func()) {
+func (s *env) mutateDeployments(expression string) (remove func()) {
 	s.Helper()
 	manifest := clustertest.Mutation{Resources: "deployments", Operations: "UPDATE", Expression: expression}.Manifest(s.ns)
 	probe := strings.ReplaceAll(web("v1"), "web", "probe") + "  paused: true\n"
@@ -73,7 +73,7 @@ func TestHoldUnderAMutatingPolicy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, andRollout)
+			s := newEnv(t, andRollout)
 			s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v1"), "deploy/release.yaml": planOf("web", "1", "100%")}))
 			s.isAt("web", "ReleaseCompleted", 1)
 			r := s.recordSizes("v2")
@@ -117,7 +117,7 @@ func TestHeldDuringAnApply(t *testing.T) {
 	for name, dryRun := range map[string]bool{"the dry run": true, "the apply": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShopWithout(t)
+			s := newIdleEnv(t)
 			patch := func(spec string) {
 				d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "web"}}
 				if err := s.c.Client.Patch(t.Context(), d, client.RawPatch(types.MergePatchType, []byte(spec)), client.FieldOwner("tranche-rollout")); err != nil {

@@ -21,7 +21,7 @@ import (
 )
 
 // wholeLook has the source be looked at as at an interval, by another interval.
-func (s *shop) wholeLook() {
+func (s *env) wholeLook() {
 	s.Helper()
 	gs := s.gs()
 	patch := client.MergeFrom(gs.DeepCopy())
@@ -39,7 +39,7 @@ func (s *shop) wholeLook() {
 // client has changed it, or a user asks for a sync, it is tried again.
 func TestNothingIsTriedTwice(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	requests := &ledger{}
 	t.Cleanup(s.startControllerWith(requests.config(s.c.Config), gitsyncOnly))
 	s.push(map[string]string{
@@ -96,7 +96,7 @@ func TestNothingIsTriedTwice(t *testing.T) {
 
 // isWritten tells whether a is meant, or a Deployment that has been written since a version.
 // Its status may be written late.
-func isWritten(s *shop, name, version string) bool {
+func isWritten(s *env, name, version string) bool {
 	s.Helper()
 	return name == "a" || version != "" && s.deployment(name).ResourceVersion != version
 }
@@ -104,7 +104,7 @@ func isWritten(s *shop, name, version string) bool {
 // Plans of others in the namespace cost a source nothing.
 func TestOnlyThePlansOfItsDeploymentsAreRead(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	var mu sync.Mutex
 	read := map[string]bool{}
 	c := rest.CopyConfig(s.c.Config)

@@ -18,8 +18,8 @@ const (
 )
 
 // killedStories are for a controller that dies again and again.
-var killedStories = map[string]func(*shop) []stage{
-	"a plan comes and goes": func(*shop) []stage {
+var killedStories = map[string]func(*env) []stage{
+	"a plan comes and goes": func(*env) []stage {
 		return []stage{
 			{
 				push: map[string]string{"deploy/web.yaml": web("v1"), "deploy/a.yaml": configMap("a", "one"), "deploy/old.yaml": configMap("old", "one")},
@@ -35,7 +35,7 @@ var killedStories = map[string]func(*shop) []stage{
 			},
 		}
 	},
-	"a plan gets another name, and its old one again": func(*shop) []stage {
+	"a plan gets another name, and its old one again": func(*env) []stage {
 		named := func(name string) map[string]string {
 			return map[string]string{"deploy/release.yaml": planOf(name, "1", "50%", "100%"), "deploy/a.yaml": configMap("a", name)}
 		}
@@ -43,11 +43,11 @@ var killedStories = map[string]func(*shop) []stage{
 		return []stage{
 			{push: map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")}, want: []string{webHasAPlan, webIsRollouts}},
 			{
-				do:   func(s *shop) { s.atStep("web", 1); commit = s.release("web").Spec.Commit },
+				do:   func(s *env) { s.atStep("web", 1); commit = s.release("web").Spec.Commit },
 				push: named("next"), want: []string{"BatchRelease next: has a commit: true, at step 1", "ConfigMap a: next", webIsRollouts},
 			},
 			{
-				do: func(s *shop) {
+				do: func(s *env) {
 					if now := s.release("next").Spec.Commit; now != commit {
 						s.Errorf("the release comes from %s, and came from %s", now, commit)
 					}
@@ -56,7 +56,7 @@ var killedStories = map[string]func(*shop) []stage{
 			},
 		}
 	},
-	"an autoscaler comes and goes": func(*shop) []stage {
+	"an autoscaler comes and goes": func(*env) []stage {
 		sized := func(n int) string { return strings.Replace(webIsRollouts, "2 x", fmt.Sprintf("%d x", n), 1) }
 		return []stage{
 			{push: map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan}, want: []string{webHasAPlan, webIsRollouts}},
@@ -65,7 +65,7 @@ var killedStories = map[string]func(*shop) []stage{
 				want: []string{webHasAPlan, webIsRollouts, "HorizontalPodAutoscaler web"},
 			},
 			{
-				do: func(s *shop) { s.scale(5, "web") }, push: map[string]string{"deploy/a.yaml": configMap("a", "one")},
+				do: func(s *env) { s.scale(5, "web") }, push: map[string]string{"deploy/a.yaml": configMap("a", "one")},
 				want: []string{webHasAPlan, "ConfigMap a: one", sized(5), "HorizontalPodAutoscaler web"},
 			},
 			{
@@ -74,7 +74,7 @@ var killedStories = map[string]func(*shop) []stage{
 			},
 		}
 	},
-	"an object is made anew": func(*shop) []stage {
+	"an object is made anew": func(*env) []stage {
 		fixed := func(value string) map[string]string {
 			return map[string]string{"deploy/fixed.yaml": strings.Replace(configMap("fixed", value), "name: fixed", "name: fixed, annotations: {tranche.dev/force: 'true'}", 1) + "immutable: true\n"}
 		}
@@ -83,7 +83,7 @@ var killedStories = map[string]func(*shop) []stage{
 			{push: fixed("two"), want: []string{"ConfigMap fixed: two, anew"}},
 		}
 	},
-	"a kind comes with its object and their namespace, and goes": func(s *shop) []stage {
+	"a kind comes with its object and their namespace, and goes": func(s *env) []stage {
 		const yes, toy = "annotations: {tranche.dev/prune: enabled}", "apiVersion: %s.example.org/v1\nkind: Toy\nmetadata: {name: ball, namespace: %s-new}\n"
 		kept := []string{"ConfigMap a: one", "ConfigMap b: one", "ConfigMap c: one"}
 		claim := func(name, more string) string {
@@ -105,7 +105,7 @@ var killedStories = map[string]func(*shop) []stage{
 			{push: map[string]string{"deploy/new.yaml": ""}, want: append(kept, "PersistentVolumeClaim left, nobody's")},
 		}
 	},
-	"another path, another namespace, another account": func(s *shop) []stage {
+	"another path, another namespace, another account": func(s *env) []stage {
 		return []stage{
 			{
 				push: map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": web("v1"), "deploy/b.yaml": configMap("b", "one")},
@@ -117,7 +117,7 @@ var killedStories = map[string]func(*shop) []stage{
 				want: []string{"ConfigMap a: two", webIsGitSyncs},
 			},
 			{
-				do: func(s *shop) {
+				do: func(s *env) {
 					s.kubectl("create", "namespace", s.ns+"-target")
 					s.Cleanup(func() { s.at("").kubectl("delete", "namespace", s.ns+"-target", "--wait=false") })
 					edited(func(gs *v1alpha1.GitSource) { gs.Spec.TargetNamespace = s.ns + "-target" })(s)
@@ -125,7 +125,7 @@ var killedStories = map[string]func(*shop) []stage{
 				want: []string{"ConfigMap NS-target/a: two", "Deployment NS-target/web: 2 x v1 with 1 env and 2 labels, gitsync's", "Namespace NS-target, nobody's"},
 			},
 			{
-				do: func(s *shop) {
+				do: func(s *env) {
 					s.kubectl("create", "serviceaccount", "tenant")
 					s.kubectl("create", "rolebinding", "tenant", "--clusterrole=edit", "--serviceaccount="+s.ns+":tenant")
 					s.at(s.ns+"-target").kubectl("create", "rolebinding", "tenant", "--clusterrole=edit", "--serviceaccount="+s.ns+":tenant")
@@ -135,7 +135,7 @@ var killedStories = map[string]func(*shop) []stage{
 			},
 		}
 	},
-	"what a pod uses leaves": func(s *shop) []stage {
+	"what a pod uses leaves": func(s *env) []stage {
 		uses := func(volumes string) string { return web("v1", "      containers:\n", volumes+"      containers:\n") }
 		const used = "      volumes: [{name: c, configMap: {name: used}}]\n"
 		isKept := func() {
@@ -152,10 +152,10 @@ var killedStories = map[string]func(*shop) []stage{
 				want: []string{"ConfigMap a: one", "ConfigMap used: one", webIsGitSyncs},
 			},
 			{push: map[string]string{"deploy/used.yaml": ""}, want: []string{"ConfigMap a: one", "ConfigMap used: one", webIsGitSyncs}},
-			{do: func(*shop) { isKept() }, push: map[string]string{"deploy/web.yaml": uses("")}, asks: true, want: []string{"ConfigMap a: one", webIsGitSyncs}},
+			{do: func(*env) { isKept() }, push: map[string]string{"deploy/web.yaml": uses("")}, asks: true, want: []string{"ConfigMap a: one", webIsGitSyncs}},
 		}
 	},
-	"from one source to another": func(s *shop) []stage {
+	"from one source to another": func(s *env) []stage {
 		b := strings.Replace(configMap("b", "one"), "name: b", "name: b, annotations: {tranche.dev/prune: disabled}", 1)
 		stay := []string{"ConfigMap c: one", "ConfigMap d: one", "ConfigMap e: one"}
 		return []stage{
@@ -167,17 +167,17 @@ var killedStories = map[string]func(*shop) []stage{
 				want: append([]string{"ConfigMap a: one", "ConfigMap b: one"}, append(stay, webIsGitSyncs)...),
 			},
 			{
-				do:   func(s *shop) { s.another("other", "more") },
+				do:   func(s *env) { s.another("other", "more") },
 				push: map[string]string{"deploy/a.yaml": "", "deploy/b.yaml": "", "deploy/web.yaml": "", "more/a.yaml": configMap("a", "one"), "more/b.yaml": b, "more/web.yaml": web("v1")},
 				want: append([]string{"ConfigMap a: one, other's", "ConfigMap b: one, other's"}, append(stay, webIsGitSyncs+", other's")...),
 			},
 		}
 	},
-	"an object goes before it has come": func(*shop) []stage {
+	"an object goes before it has come": func(*env) []stage {
 		return []stage{
 			{push: map[string]string{"deploy/a.yaml": configMap("a", "one")}, want: []string{"ConfigMap a: one"}},
 			{
-				do: func(s *shop) {
+				do: func(s *env) {
 					s.push(map[string]string{"deploy/b.yaml": configMap("b", "one"), "deploy/c.yaml": configMap("c", "one")})
 					clustertest.Wait(s, "the first of two", func() error {
 						return s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: "b"}, &corev1.ConfigMap{})
@@ -191,8 +191,8 @@ var killedStories = map[string]func(*shop) []stage{
 }
 
 // edited changes the GitSource.
-func edited(edit func(*v1alpha1.GitSource)) func(*shop) {
-	return func(s *shop) {
+func edited(edit func(*v1alpha1.GitSource)) func(*env) {
+	return func(s *env) {
 		clustertest.Wait(s, "the edit", func() error {
 			gs := s.gs()
 			edit(gs)

@@ -89,7 +89,7 @@ func isClosed(c chan struct{}) bool {
 
 // startMortals starts a controller that dies after its first write, and another
 // one when it is dead, until the test is over.
-func (s *shop) startMortals(w with) {
+func (s *env) startMortals(w components) {
 	s.Helper()
 	over, ended, lives, known := make(chan struct{}), make(chan struct{}), 0, map[string]bool{}
 	var did []string
@@ -121,7 +121,7 @@ func (s *shop) startMortals(w with) {
 
 // stage is what is done, what is pushed, and what is there in the end.
 type stage struct {
-	do   func(*shop)
+	do   func(*env)
 	push map[string]string
 	// asks: it takes another sync, which a user requests.
 	asks bool
@@ -134,7 +134,7 @@ func TestKilledAfterEachWrite(t *testing.T) {
 	for name, stages := range killedStories {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShopWithout(t)
+			s := newIdleEnv(t)
 			s.startMortals(gitsyncOnly)
 			s.play(stages(s))
 		})
@@ -142,7 +142,7 @@ func TestKilledAfterEachWrite(t *testing.T) {
 }
 
 // play goes through stages, each to its end.
-func (s *shop) play(stages []stage) {
+func (s *env) play(stages []stage) {
 	s.Helper()
 	for i, stage := range stages {
 		before := s.uids()
@@ -166,7 +166,7 @@ func (s *shop) play(stages []stage) {
 }
 
 // leaveNothing ends the sources, with which all goes that is not asked to stay.
-func (s *shop) leaveNothing() {
+func (s *env) leaveNothing() {
 	s.Helper()
 	for _, gs := range s.sources() {
 		s.end(gs.Name)
@@ -190,7 +190,7 @@ func withoutAnew(lines []string) []string {
 }
 
 // isThere waits until all is applied and the objects are those that should be.
-func (s *shop) isThere(name string, before map[string]types.UID, stage stage) {
+func (s *env) isThere(name string, before map[string]types.UID, stage stage) {
 	s.Helper()
 	clustertest.Wait(s, "the end of "+name, func() error {
 		var why []string
@@ -212,7 +212,7 @@ func (s *shop) isThere(name string, before map[string]types.UID, stage stage) {
 	})
 }
 
-func (s *shop) sources() []v1alpha1.GitSource {
+func (s *env) sources() []v1alpha1.GitSource {
 	s.Helper()
 	var list v1alpha1.GitSourceList
 	s.must(s.c.Client.List(s.Context(), &list, client.InNamespace(s.ns)))
@@ -221,7 +221,7 @@ func (s *shop) sources() []v1alpha1.GitSource {
 
 // found are the objects in the namespace, and the cluster's that are named
 // after it, of the kinds that the stories have.
-func (s *shop) found() map[string]*unstructured.Unstructured {
+func (s *env) found() map[string]*unstructured.Unstructured {
 	s.Helper()
 	found := map[string]*unstructured.Unstructured{}
 	add := func(o *unstructured.Unstructured) {
@@ -262,7 +262,7 @@ func (s *shop) found() map[string]*unstructured.Unstructured {
 
 // metadata lists all objects of a kind, without what is big: the schemas of
 // CustomResourceDefinitions are, and many tests look often.
-func (s *shop) metadata(gvk schema.GroupVersionKind) []*unstructured.Unstructured {
+func (s *env) metadata(gvk schema.GroupVersionKind) []*unstructured.Unstructured {
 	s.Helper()
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk)
@@ -278,9 +278,9 @@ func (s *shop) metadata(gvk schema.GroupVersionKind) []*unstructured.Unstructure
 	return all
 }
 
-// nameOf is how one of the shop's objects is called here, where NS stands for
+// nameOf is how one of the env's objects is called here, where NS stands for
 // its namespace; empty: it is another's.
-func (s *shop) nameOf(namespace, name string) string {
+func (s *env) nameOf(namespace, name string) string {
 	switch {
 	case namespace == s.ns:
 		return name
@@ -292,7 +292,7 @@ func (s *shop) nameOf(namespace, name string) string {
 	return strings.ReplaceAll(name, s.ns, "NS")
 }
 
-func (s *shop) uids() map[string]types.UID {
+func (s *env) uids() map[string]types.UID {
 	s.Helper()
 	uids := map[string]types.UID{}
 	for name, o := range s.found() {
@@ -304,7 +304,7 @@ func (s *shop) uids() map[string]types.UID {
 // outside is the state of the cluster that counts: the objects with what they have,
 // and the sources in whose inventory they are. It marks those that were there before
 // as another object.
-func (s *shop) outside(before map[string]types.UID) []string {
+func (s *env) outside(before map[string]types.UID) []string {
 	s.Helper()
 	lines := map[string]string{}
 	for name, o := range s.found() {
@@ -343,7 +343,7 @@ func (s *shop) outside(before map[string]types.UID) []string {
 }
 
 // valueOf is what counts of an object.
-func valueOf(s *shop, o *unstructured.Unstructured) string {
+func valueOf(s *env, o *unstructured.Unstructured) string {
 	switch o.GetKind() {
 	case "ConfigMap":
 		value, _, _ := unstructured.NestedString(o.Object, "data", "value")
@@ -368,9 +368,9 @@ func valueOf(s *shop, o *unstructured.Unstructured) string {
 	}
 }
 
-// reaper is a Git server at whose k-th exchange the controller dies. That is when the
+// crashProxy is a Git server at whose k-th exchange the controller dies. That is when the
 // server has done what was asked, and before the answer is there.
-type reaper struct {
+type crashProxy struct {
 	mu     sync.Mutex
 	armed  bool
 	begun  bool
@@ -379,7 +379,7 @@ type reaper struct {
 	killed chan struct{}
 }
 
-func (r *reaper) wrap(next http.Handler) http.Handler {
+func (r *crashProxy) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -404,7 +404,7 @@ func (r *reaper) wrap(next http.Handler) http.Handler {
 	})
 }
 
-func (r *reaper) set(f func()) {
+func (r *crashProxy) set(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f()
@@ -415,16 +415,16 @@ func (r *reaper) set(f func()) {
 func TestWriteBackKilled(t *testing.T) {
 	for _, story := range []struct {
 		name string
-		tell func(s *shop)
-		end  func(s *shop)
+		tell func(s *env)
+		end  func(s *env)
 		want []string
 	}{
 		{
-			"approval", func(s *shop) { s.approve("web") }, func(s *shop) { s.isAt("web", "ReleaseCompleted", 1) },
+			"approval", func(s *env) { s.approve("web") }, func(s *env) { s.isAt("web", "ReleaseCompleted", 1) },
 			[]string{"Approve step 0 of web", "web: v2", "web: v1"},
 		},
 		{
-			"rollback", func(s *shop) { s.rollBack("web") }, func(s *shop) { s.rolledBack("web") },
+			"rollback", func(s *env) { s.rollBack("web") }, func(s *env) { s.rolledBack("web") },
 			[]string{"Revert \"web: v2\"", "web: v2", "web: v1"},
 		},
 	} {
@@ -432,7 +432,7 @@ func TestWriteBackKilled(t *testing.T) {
 			t.Parallel()
 			for k, more := 1, true; more; k++ {
 				t.Run(fmt.Sprintf("exchange %d", k), func(t *testing.T) {
-					more = killedAt(t, &reaper{left: k, killed: make(chan struct{})}, story.tell, story.end, story.want) && !t.Failed()
+					more = killedAt(t, &crashProxy{left: k, killed: make(chan struct{})}, story.tell, story.end, story.want) && !t.Failed()
 				})
 			}
 		})
@@ -441,8 +441,8 @@ func TestWriteBackKilled(t *testing.T) {
 
 // killedAt tells a story with a controller that dies. It returns false where
 // the story was over before that.
-func killedAt(t *testing.T, r *reaper, tell, end func(*shop), want []string) bool {
-	s := newShopWithout(t)
+func killedAt(t *testing.T, r *crashProxy, tell, end func(*env), want []string) bool {
+	s := newIdleEnv(t)
 	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Wrap: r.wrap})
 	stop := s.startController(andRollout)
 	over := make(chan struct{})

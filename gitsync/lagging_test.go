@@ -27,7 +27,7 @@ import (
 
 // passes pushes what leaves sources as they are, and waits until the controller has found
 // that out. Two looks may have begun before the push was over, or share an older answer.
-func (s *shop) passes(push func(), sources ...string) {
+func (s *env) passes(push func(), sources ...string) {
 	s.Helper()
 	push()
 	const enough = 3
@@ -53,13 +53,13 @@ func (s *shop) passes(push func(), sources ...string) {
 }
 
 // version is the resourceVersion of a source.
-func (s *shop) version(source string) string {
+func (s *env) version(source string) string {
 	s.Helper()
 	return get(s, source, &v1alpha1.GitSource{}).ResourceVersion
 }
 
 // manyCommits pushes so many commits of a file that no source reads.
-func (s *shop) manyCommits(n int) (tip string) {
+func (s *env) manyCommits(n int) (tip string) {
 	s.Helper()
 	tip = s.inBare("rev-parse", "main")
 	var in bytes.Buffer
@@ -92,7 +92,7 @@ func (c *counting) Render(tenant string, fsys filesys.FileSystem, dir string, op
 }
 
 // startCounting starts a controller that counts what it renders.
-func (s *shop) startCounting() (c *counting, stop func()) {
+func (s *env) startCounting() (c *counting, stop func()) {
 	s.Helper()
 	c = &counting{Renderer: renderers()}
 	return c, s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
@@ -106,7 +106,7 @@ func (s *shop) startCounting() (c *counting, stop func()) {
 // commit they have when they are asked.
 func TestAPushWritesWhatItTouches(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	files, names := map[string]string{}, []string{}
 	for i := range 8 {
 		names = append(names, fmt.Sprint("source-", i))
@@ -145,7 +145,7 @@ func TestAPushWritesWhatItTouches(t *testing.T) {
 // the source gets.
 func TestStatusCatchesUp(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "more/b.yaml": configMap("b", "one")})
 	s.source()
 	s.another("more", "more", func(gs *v1alpha1.GitSource) { gs.Spec.Interval.Duration = 2 * time.Second })
@@ -179,7 +179,7 @@ func TestStatusCatchesUp(t *testing.T) {
 func TestRestartBehindManyCommits(t *testing.T) {
 	t.Parallel()
 	const pushes, each = 12, 90
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	r, stop := s.startCounting()
 	t.Cleanup(func() { stop() })
 	s.push(manifests("v1"))
@@ -250,7 +250,7 @@ func TestRestartBehindManyCommits(t *testing.T) {
 // status.
 func TestDriftBehindCommits(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	_, stop := s.startCounting()
 	t.Cleanup(func() { stop() })
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
@@ -269,7 +269,7 @@ func TestDriftBehindCommits(t *testing.T) {
 // since. One that comes after the release does.
 func TestOldApprovalBehindCommits(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	stop := s.startController(andRollout)
 	t.Cleanup(func() { stop() })
 	first := s.push(manifests("v1"))
@@ -313,7 +313,7 @@ func TestOldApprovalBehindCommits(t *testing.T) {
 // counts, with a controller that was started since.
 func TestReleaseBehindCommits(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	stop := s.startController(andRollout)
 	t.Cleanup(func() { stop() })
 	s.applied2(s.push(manifests("v1")))
@@ -340,7 +340,7 @@ func TestReleaseBehindCommits(t *testing.T) {
 // does not wait until the status of the first one has the commit.
 func TestDependsOnWhatIsUntouched(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "base/b.yaml": configMap("b", "one")})
 	s.another("base", "base", func(gs *v1alpha1.GitSource) { gs.Spec.Interval.Duration = time.Hour })
 	s.source(after("base"))
@@ -360,7 +360,7 @@ func TestDependsOnWhatIsUntouched(t *testing.T) {
 // A source that another controller looks at is asked for a sync.
 func TestDependsOnAnotherShard(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	for _, shard := range []string{"a", "b"} {
 		t.Cleanup(s.startShard(s.c.Controller, shard))
 	}
@@ -393,7 +393,7 @@ func TestDependsOnAnotherShard(t *testing.T) {
 // depends on is not.
 func TestRestartedDependentIsReady(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	_, stop := s.startCounting()
 	t.Cleanup(func() { stop() })
 	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "base/b.yaml": configMap("b", "one")})

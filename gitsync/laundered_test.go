@@ -20,7 +20,7 @@ import (
 
 // signsBack demands signatures of ada and of the controller, and signs what is written
 // back. It returns ada's key.
-func (s *shop) signsBack(edit func(*v1alpha1.GitSource)) (gittest.Key, func(*v1alpha1.GitSource)) {
+func (s *env) signsBack(edit func(*v1alpha1.GitSource)) (gittest.Key, func(*v1alpha1.GitSource)) {
 	s.Helper()
 	ada, robot := gittest.NewSSHKey(s, "ed25519", ""), gittest.NewSSHKey(s, "ed25519", "")
 	s.must(s.c.Client.Create(s.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "signing"}, Data: map[string][]byte{"identity": []byte(robot.Private)}}))
@@ -35,7 +35,7 @@ func (s *shop) signsBack(edit func(*v1alpha1.GitSource)) (gittest.Key, func(*v1a
 
 // plants puts a commit on top of a base that no key has signed, under a name in the bare
 // repository.
-func (s *shop) plants(base, ref string) string {
+func (s *env) plants(base, ref string) string {
 	s.Helper()
 	main := s.repo.Head()
 	s.repo.Sign(nil)
@@ -56,7 +56,7 @@ func TestWriteBackSignsNoForeignCommit(t *testing.T) {
 	for name, base := range map[string]string{"ahead of the branch": "main", "behind the branch": "main~1"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, andRollout)
+			s := newEnv(t, andRollout)
 			ada, edit := s.signsBack(func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack.Branch = "tranche/review" })
 			s.beginRelease(edit)
 			evil := s.plants(base, "refs/heads/tranche/review")
@@ -88,7 +88,7 @@ func TestWriteBackSignsNoForeignCommit(t *testing.T) {
 // The branch moves to a commit that no key has signed, while the controller commits.
 func TestWriteBackSignsNoForeignTip(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	var evil atomic.Value
 	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Wrap: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -125,7 +125,7 @@ func TestWriteBackSignsNoForeignTip(t *testing.T) {
 // one of a commit of the branch.
 func TestNotesAreNotSignedForVerify(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	ada, edit := s.signsBack(func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack.Notes = true })
 	evil := s.plants(s.push(map[string]string{"README.md": "x\n"}), "refs/notes/tranche")
 	s.repo.Sign(&ada)

@@ -93,7 +93,7 @@ type stop struct {
 // live is a graph that is played on the cluster. Its judgement reads ReplicaSets and the
 // spec of BatchReleases from the API server, and documents from the repository.
 type live struct {
-	*shop
+	*env
 	g        *gittest.Graph
 	distinct bool
 	trees    map[string]liveTree // by commit
@@ -123,8 +123,8 @@ type liveSize struct {
 
 func newLive(t *testing.T, seed uint64) *live {
 	t.Helper()
-	s := newShopWithout(t)
-	l := &live{shop: s, g: gittest.NewGraph(t, seed, livePersons), distinct: seed%2 == 0, trees: map[string]liveTree{}, blobs: map[string]string{}, makers: map[string][]int{}}
+	s := newIdleEnv(t)
+	l := &live{env: s, g: gittest.NewGraph(t, seed, livePersons), distinct: seed%2 == 0, trees: map[string]liveTree{}, blobs: map[string]string{}, makers: map[string][]int{}}
 	s.repo = l.g.Repo
 	t.Cleanup(s.startController(andRollout))
 	l.record()
@@ -263,9 +263,9 @@ func (l *live) web(image string) string { return sizedWeb(liveReplicas, image) }
 // digest is that of a variant's terms, as docs/signatures.md specifies them.
 func (l *live) digest(variant int) string {
 	if variant == noPlan {
-		return digestOf((&signed{shop: l.shop}).ungoverned())
+		return digestOf((&signed{env: l.env}).ungoverned())
 	}
-	return digestOf((&signed{shop: l.shop}).terms(livePlans[variant]...))
+	return digestOf((&signed{env: l.env}).terms(livePlans[variant]...))
 }
 
 func (l *live) newImage() string {
@@ -405,7 +405,7 @@ func (l *live) rests() stop {
 	l.g.Push("--force")
 	l.lookNow()
 	s := stop{consents: len(l.consents)}
-	clustertest.Wait(l.shop, "the rest of\n"+strings.Join(l.story, "\n"), func() error {
+	clustertest.Wait(l.env, "the rest of\n"+strings.Join(l.story, "\n"), func() error {
 		gs := l.gs()
 		if c := l.inSync(); c.Reason == "Applying" || c.Reason == "WaitingForHandBack" {
 			return fmt.Errorf("%s", said(gs))
@@ -586,7 +586,7 @@ func (l *live) judge() {
 	l.Helper()
 	var list appsv1.ReplicaSetList
 	l.must(l.c.Client.List(l.Context(), &list, client.InNamespace(l.ns)))
-	clustertest.Wait(l.shop, "the watch", func() error {
+	clustertest.Wait(l.env, "the watch", func() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, rs := range list.Items {

@@ -34,7 +34,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// failed are the tests with a shop that have failed. They are named again at the
+// failed are the tests with an env that have failed. They are named again at the
 // end: between a test's own report and the end there are those of all other tests.
 var failed struct {
 	mu    sync.Mutex
@@ -68,31 +68,31 @@ var renderers = sync.OnceValue(func() *sandbox.Pool {
 	return sandbox.NewPool(sandbox.Options{Command: command, Workers: 3, Memory: 256 << 20, Timeout: clustertest.Within, Log: ctrl.Log})
 })
 
-// with says which reconcilers run.
-type with int
+// components says which reconcilers run.
+type components int
 
 const (
-	gitsyncOnly with = iota
+	gitsyncOnly components = iota
 	andRollout
 )
 
-// shop is a namespace, a repository and a GitSource between them.
-type shop struct {
+// env is a namespace, a repository and a GitSource between them.
+type env struct {
 	*testing.T
 	c    *clustertest.Cluster
 	ns   string
 	repo *gittest.Repo
 }
 
-func newShop(t *testing.T, w with) *shop {
+func newEnv(t *testing.T, w components) *env {
 	t.Helper()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	t.Cleanup(s.startController(w))
 	return s
 }
 
-// newShopWithout has no controller yet.
-func newShopWithout(t *testing.T) *shop {
+// newIdleEnv has no controller yet.
+func newIdleEnv(t *testing.T) *env {
 	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -104,15 +104,15 @@ func newShopWithout(t *testing.T) *shop {
 	c := clustertest.Shared(t)
 	ns := c.Namespace(t)
 	c.Watch(t, ns)
-	return &shop{T: t, c: c, ns: ns, repo: gittest.NewRepo(t)}
+	return &env{T: t, c: c, ns: ns, repo: gittest.NewRepo(t)}
 }
 
-func (s *shop) startController(w with) (stop func()) {
+func (s *env) startController(w components) (stop func()) {
 	s.Helper()
 	return s.startControllerWith(s.c.Controller, w)
 }
 
-func (s *shop) startControllerWith(c *rest.Config, w with) (stop func()) {
+func (s *env) startControllerWith(c *rest.Config, w components) (stop func()) {
 	s.Helper()
 	return s.startManager(c, func(mgr ctrl.Manager) error {
 		if w == andRollout {
@@ -124,7 +124,7 @@ func (s *shop) startControllerWith(c *rest.Config, w with) (stop func()) {
 
 // startManager runs what add adds to a manager of the test's namespace, and of more.
 // Tests run beside each other, and each has its own controller.
-func (s *shop) startManager(c *rest.Config, add func(ctrl.Manager) error, more ...string) (stop func()) {
+func (s *env) startManager(c *rest.Config, add func(ctrl.Manager) error, more ...string) (stop func()) {
 	s.Helper()
 	caching := rollout.CacheOptions()
 	caching.DefaultNamespaces = map[string]cache.Config{s.ns: {}}
@@ -152,7 +152,7 @@ func (s *shop) startManager(c *rest.Config, add func(ctrl.Manager) error, more .
 	})
 }
 
-func (s *shop) must(err error) {
+func (s *env) must(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
@@ -160,7 +160,7 @@ func (s *shop) must(err error) {
 }
 
 // editStatus edits the status of the GitSource, also while the controller writes it.
-func editStatus(s *shop, edit func(*v1alpha1.GitSourceStatus)) {
+func editStatus(s *env, edit func(*v1alpha1.GitSourceStatus)) {
 	s.Helper()
 	clustertest.Wait(s, "the status to be written", func() error {
 		gs := s.gs()
@@ -171,7 +171,7 @@ func editStatus(s *shop, edit func(*v1alpha1.GitSourceStatus)) {
 
 // source makes the GitSource. Its interval is long: what is seen soon is seen
 // because of the push.
-func (s *shop) source(edit ...func(*v1alpha1.GitSource)) {
+func (s *env) source(edit ...func(*v1alpha1.GitSource)) {
 	s.Helper()
 	gs := &v1alpha1.GitSource{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: s.ns},
@@ -187,13 +187,13 @@ func (s *shop) source(edit ...func(*v1alpha1.GitSource)) {
 	s.Cleanup(func() { s.endSource() })
 }
 
-func (s *shop) endSource() {
+func (s *env) endSource() {
 	s.Helper()
 	s.end("shop")
 }
 
 // end deletes a GitSource and waits for its end.
-func (s *shop) end(name string) {
+func (s *env) end(name string) {
 	s.Helper()
 	ctx := context.Background()
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns}}
@@ -206,7 +206,7 @@ func (s *shop) end(name string) {
 	})
 }
 
-func (s *shop) gs() *v1alpha1.GitSource {
+func (s *env) gs() *v1alpha1.GitSource {
 	s.Helper()
 	gs := &v1alpha1.GitSource{}
 	s.must(s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: "shop"}, gs))
@@ -215,7 +215,7 @@ func (s *shop) gs() *v1alpha1.GitSource {
 
 // write writes spec, labels and annotations of a GitSource, whatever the controller
 // has written to its status since it was read.
-func (s *shop) write(gs *v1alpha1.GitSource) {
+func (s *env) write(gs *v1alpha1.GitSource) {
 	s.Helper()
 	clustertest.Wait(s, "the write of GitSource "+gs.Name, func() error {
 		now := get(s, gs.Name, &v1alpha1.GitSource{})
@@ -229,14 +229,14 @@ func (s *shop) write(gs *v1alpha1.GitSource) {
 }
 
 // push commits and pushes.
-func (s *shop) push(files map[string]string) string {
+func (s *env) push(files map[string]string) string {
 	s.Helper()
 	return s.repo.CommitAndPush(files)
 }
 
 // askWhereUntouched asks a source by its annotation for a commit that changes nothing below
 // its path. The controller writes no status for such a commit alone.
-func (s *shop) askWhereUntouched(gs *v1alpha1.GitSource, commit string) {
+func (s *env) askWhereUntouched(gs *v1alpha1.GitSource, commit string) {
 	s.Helper()
 	if gs.Status.AppliedCommit == "" || gs.Status.AppliedCommit == commit || gs.Annotations[v1alpha1.AnnotationReconcile] == commit {
 		return
@@ -251,7 +251,7 @@ func (s *shop) askWhereUntouched(gs *v1alpha1.GitSource, commit string) {
 }
 
 // applied waits until a commit is applied whole, or leaves all as it is.
-func (s *shop) applied(commit string) {
+func (s *env) applied(commit string) {
 	s.Helper()
 	clustertest.Wait(s, "commit "+commit, func() error {
 		gs := s.gs()
@@ -265,7 +265,7 @@ func (s *shop) applied(commit string) {
 }
 
 // refused waits until Ready is False for a reason, and returns the message.
-func (s *shop) refused(commit, reason string) string {
+func (s *env) refused(commit, reason string) string {
 	s.Helper()
 	message := ""
 	clustertest.Wait(s, "refusal "+reason, func() error {
@@ -289,14 +289,14 @@ func said(gs *v1alpha1.GitSource) string {
 	return strings.Join(lines, "\n")
 }
 
-func get[T client.Object](s *shop, name string, o T) T {
+func get[T client.Object](s *env, name string, o T) T {
 	s.Helper()
 	s.must(s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, o))
 	return o
 }
 
 // isGone waits until an object is no longer there.
-func (s *shop) isGone(name string, o client.Object) {
+func (s *env) isGone(name string, o client.Object) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("the end of %T %s", o, name), func() error {
 		err := s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, o)
@@ -307,17 +307,17 @@ func (s *shop) isGone(name string, o client.Object) {
 	})
 }
 
-func (s *shop) deployment(name string) *appsv1.Deployment {
+func (s *env) deployment(name string) *appsv1.Deployment {
 	s.Helper()
 	return get(s, name, &appsv1.Deployment{})
 }
 
-func (s *shop) release(name string) *v1alpha1.BatchRelease {
+func (s *env) release(name string) *v1alpha1.BatchRelease {
 	s.Helper()
 	return get(s, name, &v1alpha1.BatchRelease{})
 }
 
-func (s *shop) events(reason string) []string {
+func (s *env) events(reason string) []string {
 	s.Helper()
 	var list eventsv1.EventList
 	s.must(s.c.Client.List(s.Context(), &list, client.InNamespace(s.ns)))

@@ -16,7 +16,7 @@ import (
 
 // waits makes a release that is at its first gate, and pushes a commit on top that
 // waits for another source. It returns the commit of the release.
-func (s *shop) waits(edit ...func(*v1alpha1.GitSource)) string {
+func (s *env) waits(edit ...func(*v1alpha1.GitSource)) string {
 	s.Helper()
 	s.push(map[string]string{"base/b.yaml": configMap("b", "one"), "deploy/a.yaml": configMap("a", "one")})
 	s.another("base", "base")
@@ -34,7 +34,7 @@ func (s *shop) waits(edit ...func(*v1alpha1.GitSource)) string {
 }
 
 // resume ends a suspension.
-func (s *shop) resume(source string) {
+func (s *env) resume(source string) {
 	s.Helper()
 	gs := get(s, source, &v1alpha1.GitSource{})
 	gs.Spec.Suspend = false
@@ -42,7 +42,7 @@ func (s *shop) resume(source string) {
 }
 
 // byHand changes ConfigMap a, and waits until that is undone.
-func (s *shop) byHand(commit string) {
+func (s *env) byHand(commit string) {
 	s.Helper()
 	s.kubectl("patch", "configmap/a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`, "--field-manager=somebody")
 	s.lookNow()
@@ -53,7 +53,7 @@ func (s *shop) byHand(commit string) {
 }
 
 // branch waits until the branch has exactly these subjects, newest first.
-func (s *shop) branch(subjects ...string) {
+func (s *env) branch(subjects ...string) {
 	s.Helper()
 	clustertest.Wait(s, "the branch to say so", func() error {
 		if got := s.subjects("main"); !slices.Equal(got, subjects) {
@@ -67,9 +67,9 @@ func (s *shop) branch(subjects ...string) {
 // commits on top of it what the cluster decides, and keeps what is applied. A
 // controller that was started since does so as well. Nothing of the commit is applied
 // before its time.
-func TestMeanwhile(t *testing.T) {
+func TestMaintainApplied(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	stop := s.startController(andRollout)
 	t.Cleanup(func() { stop() })
 	release := s.waits(writesBack)
@@ -104,7 +104,7 @@ func TestMeanwhile(t *testing.T) {
 // cannot be committed is said beside the wait.
 func TestApprovedMeanwhile(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.waits(writesBack)
 	remove := s.hook("pre-receive", "echo 'closed for today' >&2; exit 1")
 	s.approve("web")
@@ -125,7 +125,7 @@ func TestApprovedMeanwhile(t *testing.T) {
 // render, and an object that can no longer be applied.
 func TestAmissMeanwhile(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": service("web"), "base/b.yaml": configMap("b", "one")})
 	s.another("base", "base")
 	s.source(after("base"))

@@ -19,7 +19,7 @@ import (
 // they are.
 func TestMayPush(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	var may atomic.Bool
 	t.Cleanup(s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
 		return errors.Join(rollout.Add(mgr, rollout.Options{Concurrent: 2}), gitsync.Add(mgr, gitsync.Options{

@@ -64,7 +64,7 @@ func (t slowTree) ReadFile(name string) ([]byte, error) {
 // turn, and none waits for its interval.
 func TestSlowTenantKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	slow := s.c.Namespace(t)
 	command, err := sandbox.Command(renderWorker)
 	s.must(err)

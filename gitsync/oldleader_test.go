@@ -29,7 +29,7 @@ import (
 // oldLeader is a controller that stands still in the middle of a sync until another one has
 // decided. It does not know that it has lost its lease.
 type oldLeader struct {
-	*shop
+	*env
 	// stops is asked once the controller is to stand still: at a request to the Git server,
 	// or at an answer of the API server.
 	stops    func(url, answer string) bool
@@ -44,8 +44,8 @@ type oldLeader struct {
 // the repository through a server at which it can stand still.
 func leaders(t *testing.T, stops func(url, answer string) bool, edit ...func(*v1alpha1.GitSource)) *oldLeader {
 	t.Helper()
-	s := newShopWithout(t)
-	o := &oldLeader{shop: s, stops: stops, reached: make(chan struct{}), released: make(chan struct{})}
+	s := newIdleEnv(t)
+	o := &oldLeader{env: s, stops: stops, reached: make(chan struct{}), released: make(chan struct{})}
 	o.letGo = sync.OnceFunc(func() { close(o.released) })
 	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Wrap: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,14 +17,14 @@ import (
 )
 
 // tag makes a tag of a commit and pushes it.
-func (s *shop) tag(name, commit string, options ...string) {
+func (s *env) tag(name, commit string, options ...string) {
 	s.Helper()
 	s.repo.Git(append([]string{"tag", "-f"}, append(options, name, commit)...)...)
 	s.repo.Git("push", "-q", "-f", "origin", "refs/tags/"+name)
 }
 
 // pins sets spec.ref of the source.
-func (s *shop) pins(ref v1alpha1.GitReference) {
+func (s *env) pins(ref v1alpha1.GitReference) {
 	s.Helper()
 	gs := s.gs()
 	gs.Spec.Ref = ref
@@ -32,7 +32,7 @@ func (s *shop) pins(ref v1alpha1.GitReference) {
 }
 
 // appliedAt waits until what a name leads to is applied whole.
-func (s *shop) appliedAt(name, commit string) {
+func (s *env) appliedAt(name, commit string) {
 	s.Helper()
 	clustertest.Wait(s, name+"@"+commit, func() error {
 		gs := s.gs()
@@ -45,7 +45,7 @@ func (s *shop) appliedAt(name, commit string) {
 }
 
 // unresolved waits until a reason says why nothing is applied, with a sentence in it.
-func (s *shop) unresolved(reason, says string) {
+func (s *env) unresolved(reason, says string) {
 	s.Helper()
 	clustertest.Wait(s, reason+": "+says, func() error {
 		gs := s.gs()
@@ -62,7 +62,7 @@ func (s *shop) unresolved(reason, says string) {
 // no gate.
 func TestPins(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	ran := func(image string, pods int) {
 		t.Helper()
 		clustertest.Wait(t, fmt.Sprintf("%d pods of %s", pods, image), func() error {
@@ -162,7 +162,7 @@ func TestPins(t *testing.T) {
 // With spec.verify.mode a tag must be signed by a listed key, under its own name.
 func TestTagsMustBeSigned(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	ada, eve := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewSSHKey(t, "ed25519", "")
 	grace := gittest.NewGPG(t).NewKey("Grace Example <grace@example.org>", "never", "")
 	keys := s.lists("keys", "ada@example.org "+ada.Public)

@@ -25,7 +25,7 @@ import (
 // signed is a source whose commits three keys may sign, and whose approvals two of
 // them: k1 may commit and not approve.
 type signed struct {
-	*shop
+	*env
 	*sizes
 	stop       func()
 	k1, k2, k3 gittest.Key
@@ -38,7 +38,7 @@ var signedPlan = []string{"1", "50%", "100%"}
 
 func newSigned(t *testing.T, edit ...func(*v1alpha1.GitSource)) *signed {
 	t.Helper()
-	a := &signed{shop: newShopWithout(t), allowed: 1}
+	a := &signed{env: newIdleEnv(t), allowed: 1}
 	a.start()
 	t.Cleanup(func() { a.stop() })
 	for _, k := range []*gittest.Key{&a.k1, &a.k2, &a.k3} {
@@ -123,7 +123,7 @@ func (a *signed) brings(image string) string {
 // runs waits until all pods run an image, and the Deployment is native.
 func (a *signed) runs(name, image string) {
 	a.Helper()
-	clustertest.Wait(a.shop, "all pods to run "+image, func() error {
+	clustertest.Wait(a.env, "all pods to run "+image, func() error {
 		var d appsv1.Deployment
 		if err := a.c.Client.Get(a.Context(), client.ObjectKey{Namespace: a.ns, Name: name}, &d); err != nil {
 			return fmt.Errorf("%w\n%s", err, said(a.gs()))
@@ -151,11 +151,11 @@ func (a *signed) isStopped(terms string) {
 		}
 		return nil
 	}
-	clustertest.Wait(a.shop, "releases to rest", comesToRest)
+	clustertest.Wait(a.env, "releases to rest", comesToRest)
 	for range 2 {
 		a.lookNow()
 	}
-	clustertest.Wait(a.shop, "releases to rest", comesToRest)
+	clustertest.Wait(a.env, "releases to rest", comesToRest)
 	a.settled()
 	a.atMost(a.allowed)
 	var list appsv1.DeploymentList
@@ -179,7 +179,7 @@ func (a *signed) isStopped(terms string) {
 // seen waits until a commit was looked at, and what comes of it is done.
 func (a *signed) seen(commit string) {
 	a.Helper()
-	clustertest.Wait(a.shop, "commit "+commit+" to be seen", func() error {
+	clustertest.Wait(a.env, "commit "+commit+" to be seen", func() error {
 		gs := a.gs()
 		if c := a.inSync(); gs.Status.ObservedCommit != commit || c.Reason == "Applying" || c.Reason == "WaitingForHandBack" {
 			return fmt.Errorf("%s", said(gs))
@@ -191,7 +191,7 @@ func (a *signed) seen(commit string) {
 // settled waits until the native controller has nothing to do.
 func (a *signed) settled() {
 	a.Helper()
-	clustertest.Wait(a.shop, "the Deployments to be looked at", func() error {
+	clustertest.Wait(a.env, "the Deployments to be looked at", func() error {
 		var list appsv1.DeploymentList
 		a.must(a.c.Client.List(a.Context(), &list, client.InNamespace(a.ns)))
 		for _, d := range list.Items {
@@ -542,7 +542,7 @@ func TestPlanThatCounts(t *testing.T) {
 // hasSteps waits until a BatchRelease has steps.
 func (a *signed) hasSteps(want ...string) {
 	a.Helper()
-	clustertest.Wait(a.shop, fmt.Sprintf("steps %q", want), func() error {
+	clustertest.Wait(a.env, fmt.Sprintf("steps %q", want), func() error {
 		var got []string
 		for _, s := range a.release("web").Spec.Strategy.Steps {
 			got = append(got, s.Replicas.String())
@@ -645,7 +645,7 @@ func TestNamespaceOfAGovernedDeployment(t *testing.T) {
 	for range 2 {
 		a.lookNow()
 	}
-	if ns := get(a.shop, "default", &corev1.ServiceAccount{}); ns.DeletionTimestamp != nil {
+	if ns := get(a.env, "default", &corev1.ServiceAccount{}); ns.DeletionTimestamp != nil {
 		t.Error("what is in the namespace goes")
 	}
 	var ns corev1.Namespace
@@ -678,9 +678,9 @@ func TestSignersComeAsThePlanGoes(t *testing.T) {
 // same plan at each stage.
 func TestKilledWhileAPlanWaits(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	signer := gittest.NewSSHKey(t, "ed25519", "")
-	a := &signed{shop: s, k2: signer}
+	a := &signed{env: s, k2: signer}
 	s.startMortals(gitsyncOnly)
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": planOf("web", signedPlan...), "deploy/a.yaml": configMap("a", "one")})
 	s.applied2(first, func(gs *v1alpha1.GitSource) {

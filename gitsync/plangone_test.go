@@ -19,13 +19,13 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// shopBetween starts rollout, and a gitsync with a function around its requests. The function
+// envBetween starts rollout, and a gitsync with a function around its requests. The function
 // that it returns ends rollout.
-func shopBetween(
-	t *testing.T, between func(s *shop, next http.RoundTripper, r *http.Request) (*http.Response, error),
-) (s *shop, stop func()) {
+func envBetween(
+	t *testing.T, between func(s *env, next http.RoundTripper, r *http.Request) (*http.Response, error),
+) (s *env, stop func()) {
 	t.Helper()
-	s = newShopWithout(t)
+	s = newIdleEnv(t)
 	config := rest.CopyConfig(s.c.Controller)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) { return between(s, next, r) })
@@ -37,7 +37,7 @@ func shopBetween(
 }
 
 // The function startRollout starts a controller without gitsync.
-func startRollout(s *shop) (stop func()) {
+func startRollout(s *env) (stop func()) {
 	s.Helper()
 	return s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
 		return rollout.Add(mgr, rollout.Options{Concurrent: 2})
@@ -50,7 +50,7 @@ func startRollout(s *shop) (stop func()) {
 func TestPlanBack_GoneAsItIsRead(t *testing.T) {
 	t.Parallel()
 	var armed, listed atomic.Bool
-	s, _ := shopBetween(t, func(s *shop, next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	s, _ := envBetween(t, func(s *env, next http.RoundTripper, r *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(r)
 		if err != nil || r.Method != http.MethodGet || !armed.Load() || r.URL.Query().Has("watch") {
 			return answer, err
@@ -92,7 +92,7 @@ func TestPlanBack_GoneAsItIsRead(t *testing.T) {
 func TestPlanDeleted_BeforeTheApply(t *testing.T) {
 	t.Parallel()
 	var armed atomic.Bool
-	s, stop := shopBetween(t, func(s *shop, next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	s, stop := envBetween(t, func(s *env, next http.RoundTripper, r *http.Request) (*http.Response, error) {
 		writes := r.Method == http.MethodPatch && !r.URL.Query().Has("dryRun")
 		if writes && strings.HasSuffix(r.URL.Path, "/batchreleases/web") && armed.CompareAndSwap(true, false) {
 			s.kubectl("delete", "batchrelease/web")

@@ -56,7 +56,7 @@ func newForward(t *testing.T, to, password string) (*httptest.Server, *atomic.In
 // tried again after spec.retryInterval.
 func TestProxySecret(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{})
 	proxy, passed := newForward(t, strings.TrimPrefix(server.URL, "http://"), "s3cret")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "proxy", Namespace: s.ns}, StringData: map[string]string{"username": "ada", "password": "wr0ng"}}
@@ -105,7 +105,7 @@ func TestProxySecret(t *testing.T) {
 // A proxy leads to HTTP servers.
 func TestProxyOfSSH(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source(func(gs *v1alpha1.GitSource) {
 		gs.Spec.ProxySecretRef = &v1alpha1.LocalObjectReference{Name: "proxy"}
 	})

@@ -55,7 +55,7 @@ func pushAll(ctx context.Context, url, dir, name string, n int) error {
 func TestWriteBackAmongPushers(t *testing.T) {
 	t.Parallel()
 	const pushers, each, steps = 10, 4, 6
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{})
 	t.Cleanup(s.startController(andRollout))
 	url := server.URL + "/" + filepath.Base(s.repo.Bare)

@@ -26,9 +26,9 @@ func apiOf(image string, forbidden bool) map[string]string {
 
 // newRefused has web at the first gate of v2, beside api, and a policy that refuses
 // Deployments which are labelled forbidden.
-func newRefused(t *testing.T, edit ...func(*v1alpha1.GitSource)) *shop {
+func newRefused(t *testing.T, edit ...func(*v1alpha1.GitSource)) *env {
 	t.Helper()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.policyOn("apps", "deployments", &appsv1.Deployment{Spec: sampleDeployment()})
 	s.repo.CommitAndPush(apiOf("v1", false), "api: v1")
 	s.repo.CommitAndPush(map[string]string{"deploy/settings.yaml": configMap("settings", "one")}, "settings")
@@ -46,7 +46,7 @@ func sampleDeployment() appsv1.DeploymentSpec {
 
 // runs waits until a Deployment's ReplicaSets have these sizes, by the tag of the image,
 // and no other has pods.
-func (s *shop) runs(name string, want map[string]int32) {
+func (s *env) runs(name string, want map[string]int32) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("%s to run %v", name, want), func() error {
 		var list appsv1.ReplicaSetList
@@ -71,7 +71,7 @@ func (s *shop) runs(name string, want map[string]int32) {
 
 // apiRefused waits until a commit is refused for api, and makes sure that nothing of it
 // is in the cluster but what counts.
-func (s *shop) apiRefused(tip, applied string) (message string) {
+func (s *env) apiRefused(tip, applied string) (message string) {
 	s.Helper()
 	message = s.refused(tip, "DryRunFailed")
 	if !strings.Contains(message, "deploy/api.yaml: Deployment "+s.ns+"/api: ") || !strings.Contains(message, "not in this shop") {
@@ -326,7 +326,7 @@ func TestRestoredBesideARefusedCommit(t *testing.T) {
 // and says why it applies nothing else.
 func TestRestartBesideARefusedCommit(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	stop := s.startController(gitsyncOnly)
 	t.Cleanup(func() { stop() })
 	applied := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one")})

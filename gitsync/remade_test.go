@@ -24,7 +24,7 @@ spec:
 // Approvals of it that come afterwards are reported.
 func TestApprovalOfARemadeRelease(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	wide := func(image string) string { return web(image, "replicas: 2", "replicas: 4") }
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": wide("v1"), "deploy/plan.yaml": threeSteps}))
 	s.isAt("web", "ReleaseCompleted", 2)

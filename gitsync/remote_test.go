@@ -22,14 +22,14 @@ func TestRemoteBase(t *testing.T) {
 	server := gittest.Serve(t, filepath.Dir(base.Bare), gittest.ServeOptions{})
 	files := map[string]string{"deploy/kustomization.yaml": "namePrefix: our-\nresources: ['git::" + server.URL + "/repo.git//base?ref=main']\n"}
 	t.Run("refused", func(t *testing.T) {
-		s := newShop(t, gitsyncOnly)
+		s := newEnv(t, gitsyncOnly)
 		s.source()
 		if m := s.refused(s.push(files), "RenderFailed"); !strings.HasPrefix(m, "deploy/kustomization.yaml: resources[0]: git::"+server.URL) || !strings.Contains(m, "remote bases are off") {
 			t.Error(m)
 		}
 	})
 	t.Run("fetched", func(t *testing.T) {
-		s := newShopWithout(t)
+		s := newIdleEnv(t)
 		t.Cleanup(s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
 			return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 2, FileRoots: []string{os.TempDir()}})
 		}))

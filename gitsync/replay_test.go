@@ -15,7 +15,7 @@ import (
 
 // replay is a release of v2 that was approved and has ended, and was reverted.
 type replay struct {
-	*shop
+	*env
 	*sizes
 	stop func()
 	// v1, v2, approval and reverted are the commits, and revision is that of v2.
@@ -24,7 +24,7 @@ type replay struct {
 
 func newReplay(t *testing.T) *replay {
 	t.Helper()
-	r := &replay{shop: newShopWithout(t)}
+	r := &replay{env: newIdleEnv(t)}
 	r.start()
 	t.Cleanup(func() { r.stop() })
 	r.v1 = r.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")})
@@ -55,7 +55,7 @@ func (r *replay) revert(commit string) {
 // runs waits until all pods run an image, and the Deployment is native.
 func (r *replay) runs(image string) {
 	r.Helper()
-	clustertest.Wait(r.shop, "all pods to run "+image, func() error {
+	clustertest.Wait(r.env, "all pods to run "+image, func() error {
 		d := r.deployment("web")
 		if now := d.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(now, ":"+image) || d.Spec.Paused || d.Status.UpdatedReplicas != 4 || d.Status.Replicas != 4 || d.Status.AvailableReplicas != 4 {
 			return fmt.Errorf("%s, paused %t, %d of %d updated\n%s", now, d.Spec.Paused, d.Status.UpdatedReplicas, d.Status.Replicas, said(r.gs()))
@@ -135,7 +135,7 @@ func (r *replay) removePlan() string {
 func (r *replay) isStopped(since uint64) {
 	r.Helper()
 	var st v1alpha1.BatchReleaseStatus
-	clustertest.Wait(r.shop, "v2 to wait at its first gate", func() error {
+	clustertest.Wait(r.env, "v2 to wait at its first gate", func() error {
 		var br v1alpha1.BatchRelease
 		if err := r.c.Client.Get(r.Context(), client.ObjectKey{Namespace: r.ns, Name: "web"}, &br); err != nil {
 			return err
@@ -226,7 +226,7 @@ func TestReplayedApproval(t *testing.T) {
 			r.isAt("web", "WaitingForApproval", 0)
 			again := r.release("web").Spec.Commit
 			r.approval = r.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", r.revision, again, "1")})
-			clustertest.Wait(r.shop, "the approval to be handed over", func() error {
+			clustertest.Wait(r.env, "the approval to be handed over", func() error {
 				if a := r.release("web").Spec.Approval; a == nil || a.Commit != again {
 					return fmt.Errorf("%+v", a)
 				}
@@ -253,7 +253,7 @@ func TestReplayedApproval(t *testing.T) {
 		"the BatchRelease is lost, the source has the names of newer releases, and so on": func(r *replay) uint64 {
 			r.stop()
 			r.kubectl("delete", "batchrelease/web")
-			editStatus(r.shop, func(status *v1alpha1.GitSourceStatus) {
+			editStatus(r.env, func(status *v1alpha1.GitSourceStatus) {
 				status.EndedReleases = nil
 				for i := range 256 {
 					status.EndedReleases = append(status.EndedReleases, v1alpha1.EndedRelease{Deployment: r.ns + "/web", Commit: fmt.Sprintf("%040x", i)})

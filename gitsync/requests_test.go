@@ -74,7 +74,7 @@ func (f *failing) first(r *http.Request) int {
 // I6 for requests: whichever fails, and however, the end is the same.
 func TestEachRequestFailsOnce(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	f := &failing{ns: s.ns}
 	config := rest.CopyConfig(s.c.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -98,7 +98,7 @@ func TestEachRequestFailsOnce(t *testing.T) {
 // gone, and nothing else waits for it.
 func TestMadeAnewOnceGone(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one")}))
 	finalizers := func(list string) {
@@ -129,7 +129,7 @@ func TestMadeAnewOnceGone(t *testing.T) {
 // left. That source had deleted it before and has not written that down.
 func TestPruneLeavesAnothersDeployment(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/a.yaml": configMap("a", "one")}))
 	edited(func(gs *v1alpha1.GitSource) { gs.Spec.Suspend = true })(s)
@@ -151,7 +151,7 @@ func TestPruneLeavesAnothersDeployment(t *testing.T) {
 // pod.
 func TestADeploymentKeepsItsConfigMap(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/settings.yaml": configMap("settings", "one")}))
 	paused := web("v1", "spec:\n  replicas: 2", "spec:\n  paused: true\n  replicas: 2", "      containers:\n", "      volumes: [{name: c, configMap: {name: settings}}]\n      containers:\n")

@@ -15,7 +15,7 @@ import (
 
 // comesBack waits until Deployment web is another object than before, and returns
 // its image as it was created.
-func (s *shop) comesBack(before types.UID, seen *deployments) string {
+func (s *env) comesBack(before types.UID, seen *deployments) string {
 	s.Helper()
 	var d appsv1.Deployment
 	clustertest.Wait(s, "the Deployment to come back", func() error {
@@ -68,7 +68,7 @@ func TestDeploymentDeletedInRelease(t *testing.T) {
 
 // isHeldAtGate waits until Deployment web is held at an image, with a release that
 // waits at its first gate.
-func (s *shop) isHeldAtGate(image string) {
+func (s *env) isHeldAtGate(image string) {
 	s.Helper()
 	clustertest.Wait(s, "the release of "+image+" to wait at its first gate", func() error {
 		d, br := s.deployment("web"), s.release("web")
@@ -83,7 +83,7 @@ func (s *shop) isHeldAtGate(image string) {
 // was there.
 func TestDeploymentDeletedWhileDown(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	stop := s.startController(andRollout)
 	t.Cleanup(func() { stop() })
 	s.beginRelease()
@@ -104,7 +104,7 @@ func TestDeploymentDeletedWhileDown(t *testing.T) {
 // stable revision, whatever the branch says of the template.
 func TestDeploymentOfAPlanByHandDeleted(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	template := func(image string) string {
 		return `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"registry.example.org/web:` + image + `"}]}}`
 	}
@@ -140,10 +140,10 @@ func TestDeploymentDeletedForItsSelector(t *testing.T) {
 	other := []string{"app: web}", "app: web, tier: front}"}
 	for name, mend := range map[string]struct {
 		files map[string]string
-		check func(*shop)
+		check func(*env)
 	}{
-		"selector put back": {map[string]string{"deploy/web.yaml": web("v2")}, func(s *shop) { s.isHeldAtGate("v2") }},
-		"plan removed": {map[string]string{"deploy/plan.yaml": ""}, func(s *shop) {
+		"selector put back": {map[string]string{"deploy/web.yaml": web("v2")}, func(s *env) { s.isHeldAtGate("v2") }},
+		"plan removed": {map[string]string{"deploy/plan.yaml": ""}, func(s *env) {
 			d := s.deployment("web")
 			if image := d.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v2") || d.Spec.Paused || d.Spec.Selector.MatchLabels["tier"] != "front" {
 				s.Errorf("it is %+v", d.Spec)
@@ -175,7 +175,7 @@ func TestDeploymentDeletedForItsSelector(t *testing.T) {
 // it over, too, and brings the Deployment back.
 func TestKilledInRelease(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	stop := s.startController(andRollout)
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": four("v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")}))
 	s.isAt("web", "ReleaseCompleted", 2)

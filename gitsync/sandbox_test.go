@@ -30,7 +30,7 @@ func bomb() map[string]string {
 // once it is repaired.
 func TestRenderingIsBounded(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "evil/a.yaml": configMap("evil", "one")})
 	s.source()
 	s.source(func(gs *v1alpha1.GitSource) { gs.Name, gs.Spec.Path = "evil", "evil" })
@@ -54,7 +54,7 @@ func TestRenderingIsBounded(t *testing.T) {
 }
 
 // holds waits until a ConfigMap has a value.
-func (s *shop) holds(name, value string) {
+func (s *env) holds(name, value string) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("ConfigMap %s to hold %q", name, value), func() error {
 		var c corev1.ConfigMap

@@ -68,7 +68,7 @@ func expiringOpenPGP(t *testing.T) expiring {
 
 // firstSeen returns when the commit of an approval was seen first. The approval has it, in
 // the spec and in the status, as the list of the GitSource has it.
-func (s *shop) firstSeen(release, commit string) *metav1.Time {
+func (s *env) firstSeen(release, commit string) *metav1.Time {
 	s.Helper()
 	br := s.release(release)
 	a, observed := br.Spec.Approval, br.Status.Approval
@@ -89,7 +89,7 @@ func TestExpiredKeyWithAnOldDate(t *testing.T) {
 	for name, ofKind := range map[string]func(*testing.T) expiring{"SSH": expiringSSH, "OpenPGP": expiringOpenPGP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShopWithout(t)
+			s := newIdleEnv(t)
 			stop := s.startController(andRollout)
 			t.Cleanup(func() { stop() }) // after the end of the source
 			ada := ofKind(t)

@@ -19,7 +19,7 @@ import (
 )
 
 // startShard runs the controller of what bears a label.
-func (s *shop) startShard(c *rest.Config, shard string) (stop func()) {
+func (s *env) startShard(c *rest.Config, shard string) (stop func()) {
 	s.Helper()
 	selector := labels.SelectorFromSet(labels.Set{"shard": shard})
 	return s.startManager(c, func(mgr ctrl.Manager) error {
@@ -33,7 +33,7 @@ func (s *shop) startShard(c *rest.Config, shard string) (stop func()) {
 // stood. Its former controller may be gone by then.
 func TestShards(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	requests := &ledger{}
 	stopA := s.startShard(s.c.Controller, "a")
 	t.Cleanup(s.startShard(requests.config(s.c.Controller), "b"))

@@ -21,10 +21,10 @@ import (
 )
 
 // newSharedBase has two namespaces, each with a GitSource that renders base: j of the
-// shop's namespace, and k of the other one.
-func newSharedBase(t *testing.T, more map[string]string) (j, k *shop) {
+// env's namespace, and k of the other one.
+func newSharedBase(t *testing.T, more map[string]string) (j, k *env) {
 	t.Helper()
-	j = newShopWithout(t)
+	j = newIdleEnv(t)
 	other := *j
 	k = &other
 	k.ns = j.c.Namespace(t)
@@ -41,7 +41,7 @@ func newSharedBase(t *testing.T, more map[string]string) (j, k *shop) {
 		files[name] = text
 	}
 	v1 := j.repo.CommitAndPush(files, "v1")
-	for path, s := range map[string]*shop{"j": j, "k": k} {
+	for path, s := range map[string]*env{"j": j, "k": k} {
 		s.source(writesBack, func(gs *v1alpha1.GitSource) { gs.Spec.Path = path })
 		s.applied(v1)
 		s.isAt("web", "ReleaseCompleted", 1)
@@ -51,7 +51,7 @@ func newSharedBase(t *testing.T, more map[string]string) (j, k *shop) {
 
 // runsSize waits until the Deployment has the image of a version, and so many replicas in the
 // ReplicaSet of that version.
-func (s *shop) runsSize(name, version string, replicas int32) {
+func (s *env) runsSize(name, version string, replicas int32) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("%s/%s to run %d of %s", s.ns, name, replicas, version), func() error {
 		d := &appsv1.Deployment{}
@@ -95,7 +95,7 @@ func TestWriteBackOnASharedBase(t *testing.T) {
 	t.Parallel()
 	j, k := newSharedBase(t, nil)
 	v2 := j.repo.CommitAndPush(map[string]string{"base/web.yaml": web("v2")}, "v2")
-	for _, s := range []*shop{j, k} {
+	for _, s := range []*env{j, k} {
 		s.applied(v2)
 		s.isAt("web", "WaitingForApproval", 0)
 	}
@@ -114,7 +114,7 @@ func TestWriteBackOnASharedBase(t *testing.T) {
 
 	k.rollBack("web")
 	j.has(`Revert "v2"`, "v2", "v1")
-	for _, s := range []*shop{j, k} {
+	for _, s := range []*env{j, k} {
 		s.rolledBack("web")
 		s.runsSize("web", "v1", 2)
 	}
@@ -130,7 +130,7 @@ func TestWriteBackOnASharedBase_Completed(t *testing.T) {
 	}
 	j, k := newSharedBase(t, map[string]string{"j/kustomization.yaml": tag("v1")})
 	v3 := j.repo.CommitAndPush(map[string]string{"base/web.yaml": web("v3"), "j/kustomization.yaml": tag("v3")}, "v3")
-	for _, s := range []*shop{j, k} {
+	for _, s := range []*env{j, k} {
 		s.applied(v3)
 		s.isAt("web", "WaitingForApproval", 0)
 	}
@@ -152,21 +152,21 @@ func TestWriteBackOnASharedBase_Completed(t *testing.T) {
 func TestApprovalsOfTwoSourcesInOneFolder(t *testing.T) {
 	t.Parallel()
 	j, k := newSharedBase(t, nil)
-	for _, s := range []*shop{j, k} {
+	for _, s := range []*env{j, k} {
 		gs := s.gs()
 		gs.Spec.Approvals = &v1alpha1.ApprovalPolicy{Path: "approvals"}
 		s.write(gs)
 	}
 	j.repo.CommitAndPush(map[string]string{"base/web.yaml": web("v2")}, "v2")
 	files := map[string]string{}
-	for path, s := range map[string]*shop{"j": j, "k": k} {
+	for path, s := range map[string]*env{"j": j, "k": k} {
 		s.isAt("web", "WaitingForApproval", 0)
 		br := s.release("web")
 		files["approvals/"+path+".yaml"] = fmt.Sprintf("apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: %s}\nspec: {revision: %q, commit: %q, step: 0}\n",
 			s.ns, br.Status.UpdateRevision, br.Spec.Commit)
 	}
 	approved := j.repo.CommitAndPush(files, "Approve")
-	for _, s := range []*shop{j, k} {
+	for _, s := range []*env{j, k} {
 		s.applied(approved)
 		s.runsSize("web", "v2", 2)
 		clustertest.Wait(s, "InSync", func() error {
@@ -177,13 +177,13 @@ func TestApprovalsOfTwoSourcesInOneFolder(t *testing.T) {
 		})
 	}
 	j.repo.CommitAndPush(map[string]string{"approvals/l.yaml": strings.ReplaceAll(files["approvals/k.yaml"], "name: web", "name: api")}, "Approve nothing")
-	for _, s := range []*shop{j, k} {
+	for _, s := range []*env{j, k} {
 		mentions(t, s.differs("ApprovalIgnored"), k.ns+"/api: names no BatchRelease")
 	}
 }
 
-// unplanned makes a GitSource in the shop's namespace.
-func (s *shop) unplanned(name string) {
+// unplanned makes a GitSource in the env's namespace.
+func (s *env) unplanned(name string) {
 	s.Helper()
 	gs := &v1alpha1.GitSource{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns},
@@ -198,7 +198,7 @@ func (s *shop) unplanned(name string) {
 // path does not render keeps back only what changes the files that it read.
 func TestWriteBackBesideOtherSources(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	v1 := map[string]string{
 		"base/web.yaml": web("v1"), "base/kustomization.yaml": "resources: [web.yaml]\n",
 		"deploy/plan.yaml": webPlan, "deploy/kustomization.yaml": "resources: [../base, plan.yaml]\n",

@@ -14,7 +14,7 @@ import (
 )
 
 // lists makes the Secret of that name list keys in the format of ssh-keygen.
-func (s *shop) lists(name string, lines ...string) *v1alpha1.Verification {
+func (s *env) lists(name string, lines ...string) *v1alpha1.Verification {
 	s.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns}}
 	content := map[string][]byte{"allowed_signers": []byte(strings.Join(lines, "\n") + "\n")}
@@ -36,7 +36,7 @@ func committers(keys *v1alpha1.Verification) *v1alpha1.CommitVerification {
 // applied stay, and each sync reads the keys again.
 func TestCommitsMustBeSigned(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	ada, eve := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewSSHKey(t, "ed25519", "")
 	s.repo.Sign(&ada)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
@@ -89,7 +89,7 @@ func TestCommitsMustBeSigned(t *testing.T) {
 // opens a gate, and a signed one does.
 func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	ada, grace := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewGPG(t).NewKey("Grace Example <grace@example.org>", "never", "")
 	signers := s.lists("approvers", "ada@example.org "+ada.Public)
 	secret := get(s, "approvers", &corev1.Secret{})
@@ -145,7 +145,7 @@ func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
 // refused, too, and opens no gate when the Deployment is back.
 func TestApprovalInTheClusterWithNoDeployment(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	ada := gittest.NewSSHKey(t, "ed25519", "")
 	signers := s.lists("approvers", "ada@example.org "+ada.Public)
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": four("v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")}),
@@ -178,7 +178,7 @@ func TestApprovalInTheClusterWithNoDeployment(t *testing.T) {
 
 // phase waits for the release of web to be in a phase, with the template that
 // the branch has.
-func (s *shop) phase(want v1alpha1.ReleasePhase) {
+func (s *env) phase(want v1alpha1.ReleasePhase) {
 	s.Helper()
 	clustertest.Wait(s, "phase "+string(want), func() error {
 		br := s.release("web")
@@ -193,7 +193,7 @@ func (s *shop) phase(want v1alpha1.ReleasePhase) {
 // from then on.
 func TestWriteBackMustBeGoodForVerify(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	ada, robot := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewGPG(t).NewKey("robot@example.org", "never", "open sesame")
 	s.must(s.c.Client.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "signing"}, Data: map[string][]byte{"git.asc": []byte(robot.Private), "passphrase": []byte("open sesame")},
@@ -219,7 +219,7 @@ func TestWriteBackMustBeGoodForVerify(t *testing.T) {
 // An approver without a list of approvers is a mistake that the API server
 // refuses.
 func TestDistinctAuthorNeedsSigners(t *testing.T) {
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	err := s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: s.ns},
 		Spec:       v1alpha1.GitSourceSpec{URL: s.repo.URL(), Approvals: &v1alpha1.ApprovalPolicy{DistinctAuthor: true}},

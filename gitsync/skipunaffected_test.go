@@ -68,7 +68,7 @@ func (l *ledger) since(n int) ([]string, int) {
 // A push costs a source that it does not touch nothing in the cluster; one that it does
 // touch is looked at as a whole.
 func TestAPushCostsWhatItTouches(t *testing.T) {
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	requests := &ledger{}
 	t.Cleanup(s.startControllerWith(requests.config(s.c.Config), gitsyncOnly))
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan, "more/b.yaml": configMap("b", "one")})
@@ -106,7 +106,7 @@ func TestAPushCostsWhatItTouches(t *testing.T) {
 // where it is read.
 func TestOneFetchForMany(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	var fetched atomic.Int32
 	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Wrap: func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -152,13 +152,13 @@ func TestOneFetchForMany(t *testing.T) {
 }
 
 // rendered is how often sources of the namespace have been rendered.
-func (s *shop) rendered() int {
+func (s *env) rendered() int {
 	s.Helper()
 	return s.renders("rendered", "")
 }
 
 // renders is how many looks at what the branch renders had a result, of one source or of all.
-func (s *shop) renders(result, source string) int {
+func (s *env) renders(result, source string) int {
 	s.Helper()
 	families, err := metrics.Registry.Gather()
 	s.must(err)
@@ -180,7 +180,7 @@ func (s *shop) renders(result, source string) int {
 	return int(n)
 }
 
-func (s *shop) isAppliedBy(source, commit string) {
+func (s *env) isAppliedBy(source, commit string) {
 	s.Helper()
 	clustertest.Wait(s, source+" at "+commit, func() error {
 		gs := get(s, source, &v1alpha1.GitSource{})
@@ -194,7 +194,7 @@ func (s *shop) isAppliedBy(source, commit string) {
 
 // Pushes that do not touch a source do not put off the look for drift.
 func TestDriftIsUndoneAmongPushes(t *testing.T) {
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Interval.Duration = 2 * time.Second })
 	s.applied(first)
@@ -245,7 +245,7 @@ func (r *atOnce) Render(tenant string, fsys filesys.FileSystem, dir string, opts
 func TestLooksAreBounded(t *testing.T) {
 	t.Parallel()
 	const most, sources = 2, 6
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	files := map[string]string{}
 	for i := range sources {
 		files[fmt.Sprintf("%d/a.yaml", i)], files[fmt.Sprintf("%d/b.yaml", i)] = configMap("a", "one"), "a: [\n" // looks only

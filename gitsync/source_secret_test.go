@@ -24,7 +24,7 @@ func secretManifest(name, line string) string {
 // by the committer's key opens no gate. A change of the Secret with kubectl counts.
 func TestSignersAreNotChangedByACommit(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	ada, eve, mallory := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewSSHKey(t, "ed25519", ""), gittest.NewSSHKey(t, "ed25519", "")
 	signers := s.lists("approvers", "ada@example.org "+ada.Public)
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan, "other/a.yaml": configMap("other", "one")})
@@ -88,7 +88,7 @@ func TestSignersAreNotChangedByACommit(t *testing.T) {
 // branch: no commit takes the list of signers away. One that no GitSource names goes.
 func TestNamedSecretIsNotPruned(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	ada := gittest.NewSSHKey(t, "ed25519", "")
 	line := "ada@example.org " + ada.Public
 	s.applied2(s.push(map[string]string{
@@ -117,7 +117,7 @@ func TestNamedSecretIsNotPruned(t *testing.T) {
 // then on. It does so where other objects of the applied commit are brought again, too.
 func TestNamedSecretIsNotPutBack(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	ada, eve := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewSSHKey(t, "ed25519", "")
 	s.applied2(s.push(map[string]string{
 		"deploy/keys.yaml": secretManifest("approvers", "ada@example.org "+ada.Public) + "    eve@example.org " + eve.Public + "\n",

@@ -17,7 +17,7 @@ import (
 // side has the new one first. The same goes for the server's own key.
 func TestSSHKeysRotated(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	server := gittest.ServeSSH(t)
 	files, keys := map[string]string{}, map[string]string{}
 	for _, name := range []string{"one", "two", "three"} {

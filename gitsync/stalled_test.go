@@ -54,7 +54,7 @@ func silent(t *testing.T) (address string, open *atomic.Int32) {
 // meanwhile. When the thirty are deleted, nothing waits for the server any more.
 func TestStalledServerKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	stalled := s.c.Namespace(t)
 	address, open := silent(t)
 	const concurrent = 2

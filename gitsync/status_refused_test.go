@@ -17,7 +17,7 @@ import (
 // so that an alert fires: the status cannot.
 func TestStatusRefused(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	var broken atomic.Bool
 	config := rest.CopyConfig(s.c.Controller)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {

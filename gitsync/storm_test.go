@@ -30,7 +30,7 @@ var (
 
 // storm does things to a branch and a cluster in random order.
 type storm struct {
-	*shop
+	*env
 	random *rand.Rand
 	unhook func()
 	stop   func()
@@ -53,7 +53,7 @@ type used struct {
 // was not for it.
 func TestStorm(t *testing.T) {
 	t.Parallel()
-	s := &storm{shop: newShopWithout(t), random: rand.New(rand.NewPCG(*stormSeed, 0)), given: map[string]bool{}, used: map[string]used{}, went: map[string]int{}}
+	s := &storm{env: newIdleEnv(t), random: rand.New(rand.NewPCG(*stormSeed, 0)), given: map[string]bool{}, used: map[string]used{}, went: map[string]int{}}
 	s.stop = s.startController(andRollout)
 	t.Cleanup(func() { s.stop() })
 	s.repo.Git("config", "user.name", "Ada")

@@ -26,7 +26,7 @@ type deployments struct {
 }
 
 // recordDeployments watches from now on to the end of the test.
-func (s *shop) recordDeployments() *deployments {
+func (s *env) recordDeployments() *deployments {
 	s.Helper()
 	r := &deployments{}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -82,7 +82,7 @@ func four(image string) string { return web(image, "replicas: 2", "replicas: 4")
 // new one.
 func TestPlanRenamedInRelease(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": four("v0"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")}))
 	s.isAt("web", "ReleaseCompleted", 2)
 	s.push(map[string]string{"deploy/web.yaml": four("v1")})
@@ -140,7 +140,7 @@ func TestPlanRenamedInRelease(t *testing.T) {
 }
 
 // atStep writes a status as rollout does, with the controller's account.
-func (s *shop) atStep(name string, step int32) {
+func (s *env) atStep(name string, step int32) {
 	s.Helper()
 	c, err := client.New(s.c.Controller, client.Options{Scheme: s.c.Scheme})
 	s.must(err)
@@ -152,7 +152,7 @@ func (s *shop) atStep(name string, step int32) {
 // lost. A rollback that was asked for is asked of the new plan.
 func TestPlanRenamedWhileItDecides(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	var decides sync.Once
 	config := rest.CopyConfig(s.c.Controller)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -182,7 +182,7 @@ func TestPlanRenamedWhileItDecides(t *testing.T) {
 // without a plan.
 func TestPlanRenamedAndLeftAlone(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.applied2(s.push(manifests("v1")))
 	s.atStep("web", 1)
 	off := strings.Replace(planOf("next", "1", "100%"), "{name: next}", "{name: next, annotations: {tranche.dev/reconcile: disabled}}", 1)

@@ -26,8 +26,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// in is the same shop for a subtest.
-func (s *shop) in(t *testing.T) *shop {
+// in is the same env for a subtest.
+func (s *env) in(t *testing.T) *env {
 	c := *s
 	c.T = t
 	return &c
@@ -48,7 +48,7 @@ func owners(o client.Object, field string) string {
 // leave the Deployment.
 func TestFirstInstallAndTemplateChange(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
 	s.source()
 	s.applied(first)
@@ -97,7 +97,7 @@ func TestFirstInstallAndTemplateChange(t *testing.T) {
 // gives it back; fields that leave Git really go.
 func TestPlanComesAndGoes(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	stop := s.startController(andRollout)
 	t.Cleanup(func() { stop() })
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1")})
@@ -145,7 +145,7 @@ func TestPlanComesAndGoes(t *testing.T) {
 
 func TestPrune(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	pod := "      volumes: [{name: c, configMap: {name: used}}]\n      containers:\n"
 	first := s.push(map[string]string{
 		"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one"), "deploy/used.yaml": configMap("used", "one"),
@@ -190,7 +190,7 @@ func TestPrune(t *testing.T) {
 
 func TestWithoutPruneNothingIsDeleted(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one")})
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Prune = false })
 	s.applied(first)
@@ -204,7 +204,7 @@ func TestWithoutPruneNothingIsDeleted(t *testing.T) {
 }
 
 func TestTargetNamespaceThatTheCommitBrings(t *testing.T) {
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	other := s.ns + "-target"
 	first := s.push(map[string]string{
 		"deploy/ns.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + other + ", annotations: {tranche.dev/prune: enabled}}\n",
@@ -221,7 +221,7 @@ func TestTargetNamespaceThatTheCommitBrings(t *testing.T) {
 
 func TestAnAccountWithoutRightsChangesNothing(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.must(s.c.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "tenant", Namespace: s.ns}}))
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": web("v1"), "deploy/plan.yaml": webPlan})
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = "tenant" })
@@ -257,7 +257,7 @@ func TestAnAccountWithoutRightsChangesNothing(t *testing.T) {
 }
 
 // grant gives the account tenant these rights to a resource, and none else.
-func (s *shop) grant(resource, group string, verbs ...string) {
+func (s *env) grant(resource, group string, verbs ...string) {
 	s.Helper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: resource, Namespace: s.ns}}
 	_, err := controllerutil.CreateOrUpdate(s.Context(), s.c.Client, role, func() error {
@@ -275,7 +275,7 @@ func (s *shop) grant(resource, group string, verbs ...string) {
 
 // may waits until the API server knows of a right of an account: it learns of roles a
 // moment after they are written.
-func (s *shop) may(account, verb, resource string) {
+func (s *env) may(account, verb, resource string) {
 	s.Helper()
 	clustertest.Wait(s, "the rights of "+account, func() error {
 		if out, err := s.c.Kubectl(s, "auth", "can-i", verb, resource, "-n", s.ns, "--as=system:serviceaccount:"+s.ns+":"+account); err != nil {
@@ -287,7 +287,7 @@ func (s *shop) may(account, verb, resource string) {
 
 // lookNow asks for a sync of the GitSource, or of another one of the namespace, and
 // waits for it.
-func (s *shop) lookNow(name ...string) {
+func (s *env) lookNow(name ...string) {
 	s.Helper()
 	of := append(name, "shop")[0]
 	gs := get(s, of, &v1alpha1.GitSource{})
@@ -305,7 +305,7 @@ func (s *shop) lookNow(name ...string) {
 
 func TestOwnedByAnother(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
 	s.source()
 	s.applied(first)
@@ -326,7 +326,7 @@ func TestOwnedByAnother(t *testing.T) {
 }
 
 func TestDriftIsUndoneAndIdleLooksWriteNothing(t *testing.T) {
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan,
 		"deploy/left.yaml": strings.ReplaceAll(configMap("left", "one"), "name: left", "name: left, annotations: {tranche.dev/reconcile: disabled}")})
 	s.source()
@@ -364,7 +364,7 @@ func TestDriftIsUndoneAndIdleLooksWriteNothing(t *testing.T) {
 // commit.
 func TestDriftIsNamedWithACommit(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one")}))
 	if out, err := s.c.Kubectl(t, "patch", "-n", s.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`, "--field-manager=intruder"); err != nil {
@@ -381,7 +381,7 @@ func TestDriftIsNamedWithACommit(t *testing.T) {
 // no other values. That is no drift. A later change names the changed field alone.
 func TestSameContentByAnotherManagerIsNoDrift(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source()
 	commit := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/a.yaml": configMap("a", "one")})
 	s.applied(commit)
@@ -413,7 +413,7 @@ func TestSameContentByAnotherManagerIsNoDrift(t *testing.T) {
 // An object that another path brings was not taken away by any client.
 func TestAnotherPathIsNoDrift(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source()
 	s.applied(s.push(map[string]string{
 		"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan,
@@ -439,7 +439,7 @@ func TestAnotherPathIsNoDrift(t *testing.T) {
 // and an event says that it was deleted.
 func TestDriftIsNamed_DeletedBeforeTheApply(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	var deletes atomic.Bool
 	config := rest.CopyConfig(s.c.Controller)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -467,7 +467,7 @@ func TestDriftIsNamed_DeletedBeforeTheApply(t *testing.T) {
 // when the interval is over. An autoscaler's is not.
 func TestDriftOfAGovernedDeploymentIsWatched(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan}))
 	undone := func(what string, is func(*appsv1.Deployment) bool) {
@@ -509,7 +509,7 @@ func TestDriftOfAGovernedDeploymentIsWatched(t *testing.T) {
 // there.
 func TestDriftIsNamed(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	stop := s.startController(gitsyncOnly)
 	t.Cleanup(func() { stop() })
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one"), "deploy/web.yaml": web("v1")})
@@ -553,7 +553,7 @@ func TestDriftIsNamed(t *testing.T) {
 // Objects that others need are written before them, whatever the names of the files.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	requests := &ledger{}
 	t.Cleanup(s.startControllerWith(requests.config(s.c.Config), gitsyncOnly))
 	s.applied2(s.push(map[string]string{
@@ -576,7 +576,7 @@ func TestOrder(t *testing.T) {
 
 func TestApprovalReachesTheRelease(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newEnv(t, gitsyncOnly)
 	approval := func(commit, step string) string {
 		return "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: abc, commit: \"" + commit + "\", step: " + step + "}\n"
 	}
@@ -612,10 +612,10 @@ func TestApprovalReachesTheRelease(t *testing.T) {
 // what Git says.
 func TestPlansGoWithoutPrune(t *testing.T) {
 	unpruned := func(gs *v1alpha1.GitSource) { gs.Spec.Prune = false }
-	for name, remove := range map[string]func(*shop){
-		"source deleted":  func(s *shop) { s.endSource() },
-		"plan has left":   func(s *shop) { s.applied(s.push(map[string]string{"deploy/plan.yaml": ""})) },
-		"on the way back": func(s *shop) { s.rollBack("web"); s.endSource() },
+	for name, remove := range map[string]func(*env){
+		"source deleted":  func(s *env) { s.endSource() },
+		"plan has left":   func(s *env) { s.applied(s.push(map[string]string{"deploy/plan.yaml": ""})) },
+		"on the way back": func(s *env) { s.rollBack("web"); s.endSource() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,7 +14,7 @@ import (
 func TestRevertOfTheControllerHasNoAuthor(t *testing.T) {
 	t.Parallel()
 	const file = "deploy/approvals/web.yaml"
-	a := &signed{shop: newShopWithout(t)}
+	a := &signed{env: newIdleEnv(t)}
 	a.start()
 	t.Cleanup(func() { a.stop() })
 	for _, k := range []*gittest.Key{&a.k1, &a.k2, &a.k3} {

@@ -20,7 +20,7 @@ import (
 var gatedSteps = []string{"1", "50%", "100%"}
 
 // tenOfGit brings ten pods and a plan, and a release that waits at its first gate.
-func (s *shop) tenOfGit() *v1alpha1.BatchRelease {
+func (s *env) tenOfGit() *v1alpha1.BatchRelease {
 	s.Helper()
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(10, "v1"), "deploy/release.yaml": planOf("web", gatedSteps...)}))
 	s.isAt("web", "ReleaseCompleted", 2)
@@ -30,7 +30,7 @@ func (s *shop) tenOfGit() *v1alpha1.BatchRelease {
 }
 
 // makes makes a plan with kubectl: without the labels of a source, no policy guards it.
-func (s *shop) makes(manifest string) {
+func (s *env) makes(manifest string) {
 	s.Helper()
 	if out, err := s.c.KubectlWith(s, manifest, "create", "-n", s.ns, "-f", "-"); err != nil {
 		s.Fatal(out)
@@ -38,7 +38,7 @@ func (s *shop) makes(manifest string) {
 }
 
 // stands waits until rollout has looked at a plan that does not govern.
-func (s *shop) stands(name string) {
+func (s *env) stands(name string) {
 	s.Helper()
 	s.isAt(name, "AnotherPlan", 0)
 }
@@ -49,7 +49,7 @@ func forgedApproval(br *v1alpha1.BatchRelease) string {
 
 // stillHeld records the versions of Deployment web from now on. The function that it
 // returns fails the test if one of them was not held.
-func (s *shop) stillHeld() func() {
+func (s *env) stillHeld() func() {
 	s.Helper()
 	r, before := s.recordDeployments(), s.deployment("web")
 	return func() {
@@ -72,7 +72,7 @@ func ofWeb(image string) string {
 }
 
 // anchored is the metadata of an object that goes with ConfigMap anchor.
-func (s *shop) anchored(name string) string {
+func (s *env) anchored(name string) string {
 	s.Helper()
 	anchor := get(s, "anchor", &corev1.ConfigMap{})
 	return fmt.Sprintf("{name: %s, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: anchor, uid: %s}]}", name, anchor.UID)
@@ -80,7 +80,7 @@ func (s *shop) anchored(name string) string {
 
 // dropAnchor deletes ConfigMap anchor, and waits until the garbage collector has deleted
 // what had no other owner.
-func (s *shop) dropAnchor() {
+func (s *env) dropAnchor() {
 	s.Helper()
 	s.makes("apiVersion: v1\nkind: ConfigMap\nmetadata: " + s.anchored("witness") + "\n")
 	s.kubectl("delete", "configmap/anchor")
@@ -92,7 +92,7 @@ func (s *shop) dropAnchor() {
 // be deleted.
 func TestPlanRenamedToOneByHand(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	br := s.tenOfGit()
 	s.makes(configMap("anchor", "x"))
 	s.makes(strings.Replace(planOf("web3", gatedSteps...), "{name: web3}", s.anchored("web3"), 1) + forgedApproval(br) + "  serviceAccountName: other\n")
@@ -122,7 +122,7 @@ func TestPlanRenamedToOneByHand(t *testing.T) {
 // with its hold. Fields that only Git or the controller may set do not stay.
 func TestPlanByHandBecomesGits(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(10, "v1")}))
 	s.makes(configMap("anchor", "x"))
 	s.makes(strings.Replace(planOf("web", gatedSteps...), "{name: web}", s.anchored("web"), 1) + "    rollback: {steps: [{replicas: 100%}]}\n  template: " + ofWeb("v1") + "\n")
@@ -161,7 +161,7 @@ func TestPlanByHandBecomesGits(t *testing.T) {
 // A plan of a GitSource governs its Deployment, whatever older plan was made by hand.
 func TestOlderPlanByHand(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.makes(planOf("a-web", "100%"))
 	evil := s.recordSizes("evil")
 	br := s.tenOfGit()
@@ -183,7 +183,7 @@ func TestOlderPlanByHand(t *testing.T) {
 // plan another name.
 func TestPlanByHandBetweenTwoOfGit(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	br := s.tenOfGit()
 	sizes, evil, stillHeld := s.recordSizes("v2"), s.recordSizes("evil"), s.stillHeld()
 	s.makes(planOf("a-web", "100%") + "  template: " + ofWeb("evil") + "\n")
@@ -203,7 +203,7 @@ func TestPlanByHandBetweenTwoOfGit(t *testing.T) {
 // A hold by a plan that was made by hand goes on behind the gate of Git's plan.
 func TestHoldByHandUnderGitsPlan(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(10, "v1")}))
 	s.makes(planOf("a-web", gatedSteps...) + "  template: " + ofWeb("v1") + "\n")
 	s.isAt("a-web", "ReleaseCompleted", 2)
@@ -226,7 +226,7 @@ func TestHoldByHandUnderGitsPlan(t *testing.T) {
 // If the older plan of another source governs the Deployment, the GitSource says so.
 func TestPlanOfAnotherSourceGoverns(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.makes(strings.Replace(planOf("a-web", "100%"), "{name: a-web}", "{name: a-web, labels: {tranche.dev/source: gone, tranche.dev/source-namespace: "+s.ns+"}}", 1))
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(10, "v1"), "deploy/release.yaml": planOf("web", gatedSteps...)}))
 	s.stands("web")
@@ -257,7 +257,7 @@ func (c forestall) RoundTrip(r *http.Request) (*http.Response, error) {
 // A BatchRelease that is made between gitsync's look and its write hands nothing on either.
 func TestPlanByHandWhileGitsIsMade(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	stop := s.startController(andRollout)
 	t.Cleanup(func() { stop() }) // after the end of the GitSource
 	br := s.tenOfGit()
@@ -297,7 +297,7 @@ func TestPlanByHandBecomesGits_Signed(t *testing.T) {
 	for name, isKnown := range map[string]bool{"without a commit": false, "with the commit that Git brings": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, andRollout)
+			s := newEnv(t, andRollout)
 			signer := gittest.NewSSHKey(t, "ed25519", "")
 			s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(10, "v1")}), func(gs *v1alpha1.GitSource) {
 				gs.Spec.Approvals = &v1alpha1.ApprovalPolicy{Signers: s.lists("approvers", "k2@example.org "+signer.Public)}
@@ -328,7 +328,7 @@ func TestPlanByHandBecomesGits_Signed(t *testing.T) {
 // Git replaces it, and the next release leaves none of it.
 func TestApprovalOfTwoManagers(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	br := s.tenOfGit()
 	approve := func(step string) {
 		approval := approvalOf("web", br.Status.UpdateRevision, br.Spec.Commit, step)
@@ -349,7 +349,7 @@ func TestApprovalOfTwoManagers(t *testing.T) {
 
 // alsoApplied makes a manager an owner of the approval of plan web, with the values that
 // are there.
-func alsoApplied(s *shop, manager string) {
+func alsoApplied(s *env, manager string) {
 	s.Helper()
 	br := s.release("web")
 	manifest, err := json.Marshal(map[string]any{

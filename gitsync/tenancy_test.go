@@ -30,7 +30,7 @@ import (
 // tenancy is a tenant's namespace, whose GitSource is applied as an account that
 // is admin there and has no rights elsewhere, and another tenant's namespace.
 type tenancy struct {
-	*shop
+	*env
 	other  string
 	commit string // that is applied
 }
@@ -41,7 +41,7 @@ const secret = "8c1f-do-not-tell"
 
 func newTenancy(t *testing.T) *tenancy {
 	t.Helper()
-	s := &tenancy{shop: newShopWithout(t)}
+	s := &tenancy{env: newIdleEnv(t)}
 	s.other = s.c.Namespace(t)
 	s.admin("tenant")
 	s.t(s.c.KubectlWith(t, theirs, "apply", "-n", s.other, "-f", "-"))
@@ -79,7 +79,7 @@ spec:
 `
 
 // t fails the test where kubectl did.
-func (s *shop) t(out string, err error) {
+func (s *env) t(out string, err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatalf("%v: %s", err, out)
@@ -87,14 +87,14 @@ func (s *shop) t(out string, err error) {
 }
 
 // admin makes a service account that is admin of the namespace.
-func (s *shop) admin(name string) {
+func (s *env) admin(name string) {
 	s.Helper()
 	s.t(s.c.Kubectl(s, "create", "serviceaccount", name, "-n", s.ns))
 	s.t(s.c.Kubectl(s, "create", "rolebinding", name, "-n", s.ns, "--clusterrole=admin", "--serviceaccount="+s.ns+":"+name))
 	s.may(name, "create", "gitsources.tranche.dev") // aggregated by a controller
 }
 
-func (s *tenancy) in(t *testing.T) *tenancy { return &tenancy{s.shop.in(t), s.other, s.commit} }
+func (s *tenancy) in(t *testing.T) *tenancy { return &tenancy{s.env.in(t), s.other, s.commit} }
 
 // kinds are those of which [tenancy.state] tells.
 var kinds = []schema.GroupVersionKind{
@@ -282,14 +282,14 @@ func TestATenantStaysInside(t *testing.T) {
 		s.label(s.other, "settings", s.ns, "shop") // as if it were the source's
 		whole := s.gs().Status.Inventory
 		foreign := &v1alpha1.Inventory{Entries: append(slices.Clone(whole.Entries), v1alpha1.InventoryEntry{ID: s.other + "_settings__ConfigMap", Version: "v1"})}
-		editStatus(s.shop, func(status *v1alpha1.GitSourceStatus) { status.Inventory = foreign })
+		editStatus(s.env, func(status *v1alpha1.GitSourceStatus) { status.Inventory = foreign })
 		before := s.state()
 		s.lookNow()
 		if m := said(s.gs()); !strings.Contains(m, "Ready=False Forbidden: ConfigMap "+s.other+"/settings") || !strings.Contains(m, strings.ReplaceAll(hint, "MINE", s.ns)) {
 			t.Error(m)
 		}
 		s.unchanged(before)
-		editStatus(s.shop, func(status *v1alpha1.GitSourceStatus) { status.Inventory = whole }) // or the source could not go
+		editStatus(s.env, func(status *v1alpha1.GitSourceStatus) { status.Inventory = whole }) // or the source could not go
 	})
 	t.Run("a source that names no account", func(t *testing.T) {
 		s := s.in(t)
@@ -329,7 +329,7 @@ func (s *tenancy) edit(change func(*v1alpha1.GitSource)) {
 }
 
 // label says of a ConfigMap which source applies it; no source: none.
-func (s *shop) label(namespace, name, sourceNamespace, source string) {
+func (s *env) label(namespace, name, sourceNamespace, source string) {
 	s.Helper()
 	labels, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelSource: source, v1alpha1.LabelSourceNamespace: sourceNamespace}}})
 	s.must(err)
@@ -359,7 +359,7 @@ func TestATenantTakesNothingOver(t *testing.T) {
 			if c := meta.FindStatusCondition(gs.Status.Conditions, "Ready"); c == nil || c.Status != metav1.ConditionTrue || gs.Status.AppliedCommit != policed {
 				return fmt.Errorf("%s", said(gs))
 			}
-			cm := get(s.shop, "policy", &corev1.ConfigMap{})
+			cm := get(s.env, "policy", &corev1.ConfigMap{})
 			if cm.Data["value"] != "strict" || cm.Labels[v1alpha1.LabelSource] != "platform" {
 				return fmt.Errorf("%v %v", cm.Labels, cm.Data)
 			}
@@ -403,7 +403,7 @@ func TestATenantsNamespaceGoes(t *testing.T) {
 }
 
 // goes waits for the end of a namespace.
-func (s *shop) goes(ns *corev1.Namespace) {
+func (s *env) goes(ns *corev1.Namespace) {
 	s.Helper()
 	clustertest.Wait(s, "the end of the namespace", func() error {
 		err := s.c.Client.Get(s.Context(), client.ObjectKeyFromObject(ns), ns)
@@ -435,7 +435,7 @@ func TestATenantsTargetIsGone(t *testing.T) {
 // ends with it, whatever goes first.
 func TestATenantsNamespaceGoesInARelease(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	s.admin("tenant")
 	s.t(s.c.Kubectl(t, "create", "role", "collisions", "-n", s.ns, "--verb=patch", "--resource=deployments/status"))
 	s.t(s.c.Kubectl(t, "create", "rolebinding", "collisions", "-n", s.ns, "--role=collisions", "--serviceaccount="+s.ns+":tenant"))

@@ -18,7 +18,7 @@ import (
 )
 
 // failed releases a tag whose pods never become available, which is rolled back.
-func (s *shop) failed() {
+func (s *env) failed() {
 	s.Helper()
 	failing := strings.Replace(webPlan, "  strategy:\n", "  strategy:\n    progressDeadlineSeconds: 1\n    onFailure: Rollback\n", 1)
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/plan.yaml": failing, "deploy/a.yaml": configMap("a", "one")}))
@@ -31,7 +31,7 @@ func (s *shop) failed() {
 }
 
 // setOf returns the ReplicaSet of a tag.
-func (s *shop) setOf(tag string) *appsv1.ReplicaSet {
+func (s *env) setOf(tag string) *appsv1.ReplicaSet {
 	s.Helper()
 	var sets appsv1.ReplicaSetList
 	s.must(s.c.Client.List(s.Context(), &sets, client.InNamespace(s.ns)))
@@ -46,7 +46,7 @@ func (s *shop) setOf(tag string) *appsv1.ReplicaSet {
 
 // notTriedAgain waits until another BatchRelease stands where the one before did, and
 // fails where the tag that failed had a pod meanwhile.
-func (s *shop) notTriedAgain(before types.UID, set *appsv1.ReplicaSet) {
+func (s *env) notTriedAgain(before types.UID, set *appsv1.ReplicaSet) {
 	s.Helper()
 	clustertest.Wait(s, "another BatchRelease", func() error {
 		var br v1alpha1.BatchRelease
@@ -73,7 +73,7 @@ func (s *shop) notTriedAgain(before types.UID, set *appsv1.ReplicaSet) {
 // saying something else ends that.
 func TestFailed_PlanDeleted(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.failed()
 	before, set := s.release("web"), s.setOf("broken")
 	s.must(s.c.Client.Delete(t.Context(), before))
@@ -104,7 +104,7 @@ func TestFailed_PlanDeleted(t *testing.T) {
 }
 
 // isGoneOrNew waits until a BatchRelease is not that one any more.
-func (s *shop) isGoneOrNew(name string, uid types.UID) {
+func (s *env) isGoneOrNew(name string, uid types.UID) {
 	s.Helper()
 	clustertest.Wait(s, "the end of BatchRelease "+name, func() error {
 		var br v1alpha1.BatchRelease
@@ -121,7 +121,7 @@ func (s *shop) isGoneOrNew(name string, uid types.UID) {
 func TestCRDsDeleted(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t)
-	s := &shop{T: t, c: c, ns: c.Namespace(t), repo: gittest.NewRepo(t)}
+	s := &env{T: t, c: c, ns: c.Namespace(t), repo: gittest.NewRepo(t)}
 	stop := s.startController(andRollout)
 	s.failed()
 	before, set := s.release("web"), s.setOf("broken")

@@ -49,7 +49,7 @@ func isList(request string) bool {
 }
 
 // onlyLists waits until the controller does nothing but list for two intervals.
-func onlyLists(s *shop, requests *ledger) {
+func onlyLists(s *env, requests *ledger) {
 	s.Helper()
 	clustertest.Wait(s, "intervals that only list", func() error {
 		all, _ := requests.since(0)
@@ -70,7 +70,7 @@ func onlyLists(s *shop, requests *ledger) {
 // object is found in it, and reverted.
 func TestInterval_ListsAndFindsDrift(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	requests := &ledger{}
 	t.Cleanup(s.startControllerWith(requests.config(s.c.Config), gitsyncOnly))
 	tip := s.push(ofEachKind(s.ns))
@@ -100,7 +100,7 @@ func TestInterval_ListsAndFindsDrift(t *testing.T) {
 // An account that may not list has each object read.
 func TestInterval_WithoutTheRightToList(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	requests := &ledger{}
 	t.Cleanup(s.startControllerWith(requests.config(s.c.Config), gitsyncOnly))
 	s.must(s.c.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "tenant", Namespace: s.ns}}))
@@ -139,7 +139,7 @@ func TestInterval_WithoutTheRightToList(t *testing.T) {
 // others had said of it is reported.
 func TestFirstSync_ReadsOnlyWhatExists(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	requests := &ledger{}
 	t.Cleanup(s.startControllerWith(requests.config(s.c.Config), gitsyncOnly))
 	if out, err := s.c.KubectlWith(t, configMap("b", "other"), "apply", "-n", s.ns, "-f", "-"); err != nil {

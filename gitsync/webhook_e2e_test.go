@@ -26,7 +26,7 @@ import (
 // answer, and moves nothing.
 func TestWebhook(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	address := gittest.FreeAddress(t)
 	stop := s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
 		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, WebhookAddress: address})
@@ -68,7 +68,7 @@ func TestWebhook(t *testing.T) {
 	s.applied(last)
 }
 
-func (s *shop) tellOf(address, body, token string) int {
+func (s *env) tellOf(address, body, token string) int {
 	s.Helper()
 	sum := hmac.New(sha256.New, []byte(token))
 	sum.Write([]byte(body))

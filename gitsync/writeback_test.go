@@ -38,14 +38,14 @@ func manifests(version string) map[string]string {
 }
 
 // newRelease has v1 in the cluster and v2 at its first gate.
-func newRelease(t *testing.T, edit ...func(*v1alpha1.GitSource)) *shop {
+func newRelease(t *testing.T, edit ...func(*v1alpha1.GitSource)) *env {
 	t.Helper()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.beginRelease(edit...)
 	return s
 }
 
-func (s *shop) beginRelease(edit ...func(*v1alpha1.GitSource)) {
+func (s *env) beginRelease(edit ...func(*v1alpha1.GitSource)) {
 	s.Helper()
 	s.applied2(s.repo.CommitAndPush(manifests("v1"), "web: v1"), edit...)
 	s.isAt("web", "ReleaseCompleted", 1)
@@ -54,14 +54,14 @@ func (s *shop) beginRelease(edit ...func(*v1alpha1.GitSource)) {
 	s.isAt("web", "WaitingForApproval", 0)
 }
 
-func (s *shop) applied2(commit string, edit ...func(*v1alpha1.GitSource)) {
+func (s *env) applied2(commit string, edit ...func(*v1alpha1.GitSource)) {
 	s.Helper()
 	s.source(edit...)
 	s.applied(commit)
 }
 
 // isAt waits until a release is at a step for a reason.
-func (s *shop) isAt(name, reason string, step int32) {
+func (s *env) isAt(name, reason string, step int32) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("%s of %s at step %d", reason, name, step), func() error {
 		br := &v1alpha1.BatchRelease{}
@@ -76,7 +76,7 @@ func (s *shop) isAt(name, reason string, step int32) {
 }
 
 // approve completes the step in the status, as kubectl patch does.
-func (s *shop) approve(name string) {
+func (s *env) approve(name string) {
 	s.Helper()
 	out, err := s.c.Kubectl(s, "patch", "batchrelease", name, "-n", s.ns, "--subresource=status", "--type=merge", "-p", `{"status":{"currentStepState":"Completed"}}`)
 	if err != nil {
@@ -84,27 +84,27 @@ func (s *shop) approve(name string) {
 	}
 }
 
-func (s *shop) rollBack(name string) {
+func (s *env) rollBack(name string) {
 	s.Helper()
 	br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: name}}
 	s.must(s.c.Client.Patch(s.Context(), br, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tranche.dev/rollback":"true"}}}`))))
 }
 
 // inBare runs git in the bare repository.
-func (s *shop) inBare(args ...string) string {
+func (s *env) inBare(args ...string) string {
 	s.Helper()
 	return gittest.Git(s, s.repo.Bare, args...)
 }
 
 // subjects of a branch, newest first.
-func (s *shop) subjects(branch string) []string {
+func (s *env) subjects(branch string) []string {
 	s.Helper()
 	return strings.Split(s.inBare("log", "--format=%s", branch), "\n")
 }
 
 // has waits until the branch has exactly these subjects, newest first, and is
 // applied.
-func (s *shop) has(subjects ...string) {
+func (s *env) has(subjects ...string) {
 	s.Helper()
 	clustertest.Wait(s, "the branch to say so", func() error {
 		if diff := cmp.Diff(subjects, s.subjects("main")); diff != "" {
@@ -117,7 +117,7 @@ func (s *shop) has(subjects ...string) {
 
 // ends waits until the branch has exactly these subjects, newest first, and
 // makes sure that it stays so for some looks.
-func (s *shop) ends(subjects ...string) {
+func (s *env) ends(subjects ...string) {
 	s.Helper()
 	s.has(subjects...)
 	for range 3 {
@@ -130,7 +130,7 @@ func (s *shop) ends(subjects ...string) {
 }
 
 // inSync returns the condition.
-func (s *shop) inSync() *metav1.Condition {
+func (s *env) inSync() *metav1.Condition {
 	s.Helper()
 	c := meta.FindStatusCondition(s.gs().Status.Conditions, "InSync")
 	if c == nil {
@@ -140,7 +140,7 @@ func (s *shop) inSync() *metav1.Condition {
 }
 
 // differs waits until InSync is False for a reason, and returns its message.
-func (s *shop) differs(reason string) string {
+func (s *env) differs(reason string) string {
 	s.Helper()
 	message := ""
 	clustertest.Wait(s, "InSync to be False for "+reason, func() error {
@@ -156,7 +156,7 @@ func (s *shop) differs(reason string) string {
 }
 
 // outcome of the last release, and whether the failed revision is forgotten.
-func (s *shop) rolledBack(name string) {
+func (s *env) rolledBack(name string) {
 	s.Helper()
 	clustertest.Wait(s, "the release to be at rest, rolled back", func() error {
 		br := s.release(name)
@@ -211,7 +211,7 @@ spec:
 // counts is what a commit does.
 func TestWriteBackInSpiteOfTrailers(t *testing.T) {
 	t.Parallel()
-	forge := func(s *shop, step string) {
+	forge := func(s *env, step string) {
 		br := s.release("web")
 		text := fmt.Sprintf("Nothing\n\nTranche-Release: %s/web\nTranche-Revision: %s\nTranche-Commit: %s\n", s.ns, br.Status.UpdateRevision, br.Spec.Commit)
 		s.repo.CommitAndPush(nil, strings.TrimSpace(text+step))
@@ -266,7 +266,7 @@ func TestWriteBackRollback(t *testing.T) {
 // A step that misses its deadline is a revert, too, and the revert says why.
 func TestWriteBackDeadline(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	plan := strings.Replace(webPlan, "  strategy:\n", "  strategy:\n    progressDeadlineSeconds: 1\n    onFailure: Rollback\n", 1)
 	s.applied2(s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("v1"), "deploy/plan.yaml": plan}, "web: v1"), writesBack)
 	s.isAt("web", "ReleaseCompleted", 1)
@@ -379,7 +379,7 @@ func api(version string) map[string]string {
 
 // beginBoth has v1 of web and api in the cluster, and v2 of both at its first gate, by one
 // commit.
-func (s *shop) beginBoth() {
+func (s *env) beginBoth() {
 	s.Helper()
 	both := func(version string) map[string]string {
 		files := manifests(version)
@@ -400,19 +400,19 @@ func (s *shop) beginBoth() {
 // other. The branch gets both.
 func TestWriteBackOfTwoDecisionsAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, decide := range map[string]func(s *shop) (what, subject string){
-		"two approvals": func(s *shop) (what, subject string) {
+	for name, decide := range map[string]func(s *env) (what, subject string){
+		"two approvals": func(s *env) (what, subject string) {
 			s.approve("api")
 			return "approval of step 0 of " + s.ns + "/api", "Approve step 0 of api"
 		},
-		"an approval and a rollback": func(s *shop) (what, subject string) {
+		"an approval and a rollback": func(s *env) (what, subject string) {
 			s.rollBack("api")
 			return "rollback of " + s.ns + "/api", "Revert \"Both: v2\""
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, andRollout)
+			s := newEnv(t, andRollout)
 			s.beginBoth()
 			accept := s.hook("pre-receive", "echo 'not now' >&2; exit 1")
 			s.approve("web")
@@ -456,7 +456,7 @@ func TestWriteBackOfTwoDecisionsAtOnce(t *testing.T) {
 // where both do, one revert takes both back.
 func TestWriteBackOfTwo(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	s.beginBoth()
 	s.rollBack("web")
 	s.ends("Revert \"Both: v2\"", "Both: v2", "Both: v1")
@@ -471,7 +471,7 @@ func TestWriteBackOfTwo(t *testing.T) {
 }
 
 // hook puts a hook into the bare repository.
-func (s *shop) hook(name, script string) (remove func()) {
+func (s *env) hook(name, script string) (remove func()) {
 	s.Helper()
 	file := filepath.Join(s.repo.Bare, "hooks", name)
 	s.must(os.MkdirAll(filepath.Dir(file), 0o755))
@@ -534,7 +534,7 @@ func TestWriteBackRejected(t *testing.T) {
 // Credentials that may only read are said to be just that.
 func TestWriteBackReadOnly(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Wrap: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.Contains(r.URL.String(), "git-receive-pack") {
@@ -554,7 +554,7 @@ func TestWriteBackReadOnly(t *testing.T) {
 // Without write-back the condition says what Git says differently.
 func TestWriteBackOff(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	plan := strings.Replace(webPlan, "    - replicas: 100%", "    - replicas: 1\n    - replicas: 100%", 1)
 	s.applied2(s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("v1"), "deploy/plan.yaml": plan}, "web: v1"))
 	s.isAt("web", "ReleaseCompleted", 2)
@@ -647,7 +647,7 @@ func TestWriteBackReviewOfApproval(t *testing.T) {
 // pushed, and if both do, one revert says so of both.
 func TestWriteBackOfTwoInOneFile(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	kustomization := func(version string) map[string]string {
 		return map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml, plan.yaml, api.yaml, api-plan.yaml]\nconfigMapGenerator:\n- name: settings\n  literals: [version=" + version + "]\n"}
 	}
@@ -714,7 +714,7 @@ func TestWriteBackUnanswered(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
 	var lost atomic.Int32
-	s := newShop(t, andRollout)
+	s := newEnv(t, andRollout)
 	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Wrap: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch push := strings.Contains(r.URL.String(), "git-receive-pack"); {
@@ -748,7 +748,7 @@ func TestWriteBackUnanswered(t *testing.T) {
 // for other steps: it is committed again.
 func TestReviewOfAnApprovalForOtherSteps(t *testing.T) {
 	t.Parallel()
-	s := newShopWithout(t)
+	s := newIdleEnv(t)
 	stop := s.startController(andRollout)
 	t.Cleanup(func() { stop() })
 	s.applied2(s.push(map[string]string{"deploy/web.yaml": four("v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")}),
@@ -781,7 +781,7 @@ func TestReviewOfAnApprovalForOtherSteps(t *testing.T) {
 }
 
 // applyNext pushes a plan and waits until it is applied.
-func (s *shop) applyNext(start func(), plan string) {
+func (s *env) applyNext(start func(), plan string) {
 	s.Helper()
 	c := s.push(map[string]string{"deploy/release.yaml": plan})
 	start()
@@ -790,7 +790,7 @@ func (s *shop) applyNext(start func(), plan string) {
 
 // asks approves a step in the cluster, and waits until the branch for review has as
 // many approvals of it that main does not have.
-func (s *shop) asks(times int) {
+func (s *env) asks(times int) {
 	s.Helper()
 	s.approve("web")
 	clustertest.Wait(s, fmt.Sprintf("%d approvals on the branch for review", times), func() error {

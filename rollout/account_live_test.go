@@ -50,7 +50,7 @@ func TestAccountThatMayNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ns := c.Namespace(t)
-			s := &shop{T: t, c: c, ns: ns, w: c.Watch(t, ns), brought: map[string]int{"v1": 1}}
+			s := &env{T: t, c: c, ns: ns, w: c.Watch(t, ns), brought: map[string]int{"v1": 1}}
 			startControllerIn(t, c, ns)
 			s.c.Guard(t, s.ns)
 			s.install(2)

@@ -20,7 +20,7 @@ import (
 // policy refuses it the status, too: an event and the log say why.
 func TestControllerUnderAnotherAccount(t *testing.T) {
 	t.Parallel()
-	s, stop := shopWithController(t)
+	s, stop := newEnvWithController(t)
 	s.c.Guard(t, s.ns)
 	s.install(2)
 	s.plan("1", "100%")

@@ -18,7 +18,7 @@ import (
 
 // notReady waits until the controller has seen the BatchRelease as it is now, and
 // fails if it says Ready then.
-func (s *shop) notReady(reason string) {
+func (s *env) notReady(reason string) {
 	s.Helper()
 	clustertest.Wait(s, reason, func() error {
 		if br := s.release(); br.Status.ObservedGeneration != br.Generation || br.Status.Reason != reason {
@@ -33,7 +33,7 @@ func (s *shop) notReady(reason string) {
 }
 
 // records returns the ControllerRevisions of the controller in the namespace.
-func (s *shop) records() []appsv1.ControllerRevision {
+func (s *env) records() []appsv1.ControllerRevision {
 	s.Helper()
 	var list appsv1.ControllerRevisionList
 	s.must(s.c.Client.List(s.Context(), &list, client.InNamespace(s.ns), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}))
@@ -45,7 +45,7 @@ func (s *shop) records() []appsv1.ControllerRevision {
 // ran before.
 func TestAdoption_StuckNativeRollout(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	s.install(4)
 	s.kubectl("-n", s.ns, "set", "image", "deployment/web", "web=registry.example.org/web:broken")
 	s.become(map[string]int32{"v1": 3, "broken": 2})
@@ -74,7 +74,7 @@ func TestAdoption_StuckNativeRollout(t *testing.T) {
 // for it; nothing moves until it is governed again.
 func TestReconcileDisabled_IsNotReadyWithANewTemplate(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -100,7 +100,7 @@ func TestReconcileDisabled_IsNotReadyWithANewTemplate(t *testing.T) {
 // another release. The stable revision is a way back, at once.
 func TestWayBack_InTheMiddle(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(4)
 	s.plan("1", "50%", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, nil)
@@ -121,7 +121,7 @@ func TestWayBack_InTheMiddle(t *testing.T) {
 // the native controller gives it up. It is the plan's once it has rolled out.
 func TestAdoption_FirstInstallFails(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.plan("1", "100%")
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
 		spec.Template.Spec.Containers[0].Image = "registry.example.org/web:broken"

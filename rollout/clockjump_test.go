@@ -73,7 +73,7 @@ func (c *jumpingClock) reads() int {
 
 // rounds waits until the release has been reconciled with the clock as it is. The second
 // of two rounds begins when the first one has ended.
-func (s *shop) rounds(c *jumpingClock) {
+func (s *env) rounds(c *jumpingClock) {
 	s.Helper()
 	for i := range 3 {
 		before := c.reads()
@@ -89,7 +89,7 @@ func (s *shop) rounds(c *jumpingClock) {
 }
 
 // stays fails the test where a round changes the sizes, or what the release waits for.
-func (s *shop) stays(c *jumpingClock, why string, step int32, sizes map[string]int32) {
+func (s *env) stays(c *jumpingClock, why string, step int32, sizes map[string]int32) {
 	s.Helper()
 	s.rounds(c)
 	if at, got := s.release().Status, s.sizes(); fmt.Sprint(got) != fmt.Sprint(sizes) || at.Reason != v1alpha1.ReasonWaitingForPause || at.CurrentStepIndex != step {
@@ -103,15 +103,15 @@ func (s *shop) stays(c *jumpingClock, why string, step int32, sizes map[string]i
 func TestClockJumps_Controller(t *testing.T) {
 	t.Parallel()
 	v1 := func(old, update int32) map[string]int32 { return map[string]int32{"v1": old, "v2": update} }
-	for name, jump := range map[string]func(s *shop, c *jumpingClock, restart func()){
-		"back": func(_ *shop, c *jumpingClock, _ func()) { c.jump(-time.Hour) },
-		"back, and put right": func(s *shop, c *jumpingClock, _ func()) {
+	for name, jump := range map[string]func(s *env, c *jumpingClock, restart func()){
+		"back": func(_ *env, c *jumpingClock, _ func()) { c.jump(-time.Hour) },
+		"back, and put right": func(s *env, c *jumpingClock, _ func()) {
 			c.jump(-time.Hour)
 			s.stays(c, "the pause does not begin again, and does not end", 0, v1(3, 1))
 			c.jump(time.Hour)
 		},
-		"ahead": func(_ *shop, c *jumpingClock, _ func()) { c.jump(time.Hour) },
-		"ahead, and a restart": func(s *shop, c *jumpingClock, restart func()) {
+		"ahead": func(_ *env, c *jumpingClock, _ func()) { c.jump(time.Hour) },
+		"ahead, and a restart": func(s *env, c *jumpingClock, restart func()) {
 			c.jump(time.Hour)
 			clustertest.Wait(s, "the status to follow the clock by itself", func() error {
 				if at := s.release().Status.StepStateTime; at.Before(&metav1.Time{Time: time.Now().Add(30 * time.Minute)}) {
@@ -121,7 +121,7 @@ func TestClockJumps_Controller(t *testing.T) {
 			})
 			restart()
 		},
-		"back, and a restart": func(s *shop, c *jumpingClock, restart func()) {
+		"back, and a restart": func(s *env, c *jumpingClock, restart func()) {
 			c.jump(-time.Hour)
 			s.stays(c, "the pause does not end", 0, v1(3, 1))
 			restart()
@@ -130,7 +130,7 @@ func TestClockJumps_Controller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := clustertest.Shared(t)
-			s := &shop{T: t, c: c, ns: c.Namespace(t)}
+			s := &env{T: t, c: c, ns: c.Namespace(t)}
 			clock := &jumpingClock{still: time.Now()}
 			stop := startReconciler(t, s.c, s.ns, clock.options(), func(*ctrl.Options) {})
 			s.pauses("v2", 10*time.Minute)
@@ -158,7 +158,7 @@ func TestClockJumps_Controller(t *testing.T) {
 }
 
 // pauses installs v1 on four pods, and brings a tag in three steps. Two have a pause.
-func (s *shop) pauses(tag string, lasts time.Duration) {
+func (s *env) pauses(tag string, lasts time.Duration) {
 	s.Helper()
 	s.install(4)
 	s.plan("1", "2", "100%")
@@ -181,7 +181,7 @@ func TestClockJumps_RealTime(t *testing.T) {
 	for name, jump := range map[string]time.Duration{"ahead": time.Hour, "back": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newEnv(t)
 			clock := &jumpingClock{}
 			startReconciler(t, s.c, s.ns, clock.options(), func(*ctrl.Options) {})
 			s.pauses("v2", lasts)

@@ -18,7 +18,7 @@ import (
 // status. No pod moves before the GitSource has written it, and none by that.
 func TestRestoredOlderPlan(t *testing.T) {
 	t.Parallel()
-	s, stop := shopWithController(t)
+	s, stop := newEnvWithController(t)
 	s.install(3)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 3})
@@ -57,7 +57,7 @@ func TestRestoredOlderPlan(t *testing.T) {
 }
 
 // waitsForSource waits until the status says that the plan is unconfirmed, and why.
-func (s *shop) waitsForSource(why string) {
+func (s *env) waitsForSource(why string) {
 	s.Helper()
 	clustertest.Wait(s, "the plan to wait for its source", func() error {
 		if at := s.release().Status; at.Reason != v1alpha1.ReasonWaitingForSource || !strings.Contains(at.Message, why) {
@@ -68,7 +68,7 @@ func (s *shop) waitsForSource(why string) {
 }
 
 // applyPlan applies a BatchRelease as its GitSource does.
-func (s *shop) applyPlan(br *v1alpha1.BatchRelease) {
+func (s *env) applyPlan(br *v1alpha1.BatchRelease) {
 	s.Helper()
 	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&br.Spec)
 	s.must(err)

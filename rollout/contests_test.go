@@ -22,7 +22,7 @@ import (
 // reverted at once, the later ones less and less often, and the status names the manager.
 func TestDriftThatComesAgain(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	var mu sync.Mutex
 	reverted := map[int64]time.Time{} // by the generation of the Deployment that the controller's write made
 	startControllerIn(t, s.c, s.ns, func(next http.RoundTripper) http.RoundTripper {

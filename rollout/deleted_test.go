@@ -67,7 +67,7 @@ func TestDeletedPlan_KeptByAFinalizer(t *testing.T) {
 // when the old one goes.
 func TestDeletedReplicaSet_KeptByAPod(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)

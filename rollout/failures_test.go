@@ -56,7 +56,7 @@ next:
 // repeated with each try, and a line says when requests pass again.
 func TestRequestsFail(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	var logged lines
 	var broken atomic.Bool
 	var failed atomic.Int32
@@ -110,7 +110,7 @@ func TestRequestsFail(t *testing.T) {
 // the release as Stalled, so that an alert fires: the status cannot.
 func TestStatusRefused(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	var logged lines
 	var broken atomic.Bool
 	startReconciler(t, s.c, s.ns, rollout.Options{Concurrent: 1}, logged.log, func(next http.RoundTripper) http.RoundTripper {

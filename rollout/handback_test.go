@@ -20,7 +20,7 @@ const injected = "injected.example.org/by"
 
 // mutate installs a mutating policy for the namespace, and waits until the API server
 // acts by it. remove takes the policy away.
-func (s *shop) mutate() (remove func()) {
+func (s *env) mutate() (remove func()) {
 	s.Helper()
 	manifest := clustertest.Mutation{Operations: "CREATE, UPDATE", Resources: "deployments", Expression: annotatesTemplates}.Manifest(s.ns)
 	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
@@ -42,7 +42,7 @@ func (s *shop) mutate() (remove func()) {
 
 // without returns what deletes the objects of a manifest, once, at the latest at the end
 // of the test.
-func (s *shop) without(manifest string) (remove func()) {
+func (s *env) without(manifest string) (remove func()) {
 	remove = sync.OnceFunc(func() {
 		s.Helper()
 		if out, err := s.c.KubectlWith(s, manifest, "delete", "-f", "-"); err != nil {
@@ -55,7 +55,7 @@ func (s *shop) without(manifest string) (remove func()) {
 
 // mutated returns how many pods ReplicaSets with the annotation of the policy are
 // to have.
-func (s *shop) mutated() (n int32) {
+func (s *env) mutated() (n int32) {
 	s.Helper()
 	for _, rs := range s.sets() {
 		if rs.Spec.Template.Annotations[injected] != "" {
@@ -90,7 +90,7 @@ func TestHandBackUnderAMutatingPolicy(t *testing.T) {
 
 // stalled fails unless the release says Stalled with a message that says something,
 // and the Deployment is held.
-func (s *shop) stalled(what string) {
+func (s *env) stalled(what string) {
 	s.Helper()
 	br := s.release()
 	conditions := map[string]metav1.ConditionStatus{}
@@ -118,7 +118,7 @@ func TestParkUnderAMutatingPolicy(t *testing.T) {
 }
 
 // warned waits for a warning about the Deployment.
-func (s *shop) warned(reason, what string) {
+func (s *env) warned(reason, what string) {
 	s.Helper()
 	clustertest.Wait(s, "a warning "+reason, func() error {
 		var events corev1.EventList
@@ -136,7 +136,7 @@ func (s *shop) warned(reason, what string) {
 // end the hold. An event names what the policy has changed.
 func TestPlanDeletedUnderAMutatingPolicy(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)

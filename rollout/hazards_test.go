@@ -101,28 +101,28 @@ func TestHazardsAreThoseOfTheDesign(t *testing.T) {
 	}
 }
 
-// shopWithController is a namespace that has a controller to itself.
-func shopWithController(t *testing.T) (s *shop, stop func()) {
+// newEnvWithController is a namespace that has a controller to itself.
+func newEnvWithController(t *testing.T) (s *env, stop func()) {
 	t.Helper()
-	s = newShop(t)
+	s = newEnv(t)
 	return s, startControllerIn(t, s.c, s.ns)
 }
 
 // atGate is a release of v2 that waits with its first pod.
-func atGate(t *testing.T, n int32, edit ...func(*appsv1.Deployment)) *shop {
+func atGate(t *testing.T, n int32, edit ...func(*appsv1.Deployment)) *env {
 	t.Helper()
 	s, _ := atGateOf(t, n, edit...)
 	return s
 }
 
-func atGateOf(t *testing.T, n int32, edit ...func(*appsv1.Deployment)) (s *shop, stop func()) {
+func atGateOf(t *testing.T, n int32, edit ...func(*appsv1.Deployment)) (s *env, stop func()) {
 	t.Helper()
-	s, stop = shopWithController(t)
+	s, stop = newEnvWithController(t)
 	s.toGate(n, edit...)
 	return s, stop
 }
 
-func (s *shop) toGate(n int32, edit ...func(*appsv1.Deployment)) {
+func (s *env) toGate(n int32, edit ...func(*appsv1.Deployment)) {
 	s.Helper()
 	s.install(n, edit...)
 	s.plan("1", "100%")
@@ -161,7 +161,7 @@ func TestNativeRollbackAskedInTheMiddle(t *testing.T) {
 }
 
 // finish approves the first step of two, and waits for the end.
-func (s *shop) finish(n int32) {
+func (s *env) finish(n int32) {
 	s.Helper()
 	s.approve(0)
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": n})
@@ -169,13 +169,13 @@ func (s *shop) finish(n int32) {
 }
 
 // unplan removes the plan.
-func (s *shop) unplan() {
+func (s *env) unplan() {
 	s.Helper()
 	s.must(s.c.Client.Delete(s.Context(), s.release()))
 }
 
 // resizes returns what the timeline tells of ReplicaSets, in order: "v2 0 → 1".
-func (s *shop) resizes() []string {
+func (s *env) resizes() []string {
 	s.Helper()
 	tags := map[string]string{}
 	for _, rs := range s.sets() {
@@ -191,7 +191,7 @@ func (s *shop) resizes() []string {
 }
 
 // hasEvent waits for an event of a reason with a text in its message.
-func (s *shop) hasEvent(reason, what string) {
+func (s *env) hasEvent(reason, what string) {
 	s.Helper()
 	clustertest.Wait(s, "an event "+reason, func() error {
 		out, err := s.c.Kubectl(s, "-n", s.ns, "get", "events", "--field-selector=reason="+reason, "-o", "jsonpath={.items[*].message}")
@@ -270,7 +270,7 @@ func oursH05(t *testing.T) {
 // N shrinks to the new one's size, and later a gate has all N of the new one beside an
 // old one. No old pod goes that the gate keeps.
 func oursH06(t *testing.T) {
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(4)
 	s.plan("50%", "4", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, nil)
@@ -379,7 +379,7 @@ func oursH14(t *testing.T) {
 
 // The Deployment's Available is False within maxUnavailable.
 func oursH15(t *testing.T) {
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -392,7 +392,7 @@ func oursH15(t *testing.T) {
 }
 
 // explained waits for a condition of the Deployment, and compares ours.
-func (s *shop) explained(native appsv1.DeploymentConditionType, is corev1.ConditionStatus, reason string) {
+func (s *env) explained(native appsv1.DeploymentConditionType, is corev1.ConditionStatus, reason string) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("%s=%s", native, is), func() error {
 		if c := s.nativeCondition(native); c.Status != is {
@@ -423,7 +423,7 @@ func oursH16(t *testing.T) {
 	twin.rolled("web", 2)
 	twin.kubectl("-n", twin.ns, "set", "image", "deployment/web", "web=registry.example.org/web:v2")
 	twin.rolled("web", 2)
-	for _, x := range []*shop{s, twin} {
+	for _, x := range []*env{s, twin} {
 		x.kubectl("-n", x.ns, "annotate", "rs", x.set("v1").Name, engine.AnnotationRevisionHistory+"="+long, "--overwrite")
 		x.nudge()
 	}
@@ -496,7 +496,7 @@ func oursH20(t *testing.T) {
 
 // A first install is native, plan or not.
 func oursH21(t *testing.T) {
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonDeploymentNotFound, 0, nil)
 	s.install(4)
@@ -547,7 +547,7 @@ func oursH24(t *testing.T) {
 // the other manager's apply gets a conflict. An event says when it forces them back.
 func oursH25(t *testing.T) {
 	const spec = `{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":3,"maxUnavailable":1}},"paused":false}`
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(4)
 	s.serverSideApply("another", spec)
 	s.plan("1", "100%")
@@ -568,9 +568,9 @@ func oursH25(t *testing.T) {
 
 // collide takes the name that v2's ReplicaSet is going to have, as another
 // Deployment of the same template tells.
-func (s *shop) collide() {
+func (s *env) collide() {
 	s.Helper()
-	other := &shop{T: s.T, c: s.c, ns: s.c.Namespace(s.T)}
+	other := &env{T: s.T, c: s.c, ns: s.c.Namespace(s.T)}
 	other.create("web", 1, func(d *appsv1.Deployment) { d.Spec.Template = template("web", "v2") })
 	other.become(map[string]int32{"v2": 1})
 	rs := s.newSet(other.set("v2").Name, "v9", 0)
@@ -585,7 +585,7 @@ func oursCollision(t *testing.T) {
 	twin := byHand(t, 2)
 	twin.collide()
 	twin.kubectl("-n", twin.ns, "set", "image", "deployment/web", "web=registry.example.org/web:v2")
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(2)
 	s.collide()
 	s.plan("1", "100%")
@@ -598,7 +598,7 @@ func oursCollision(t *testing.T) {
 	}
 	s.finish(2)
 	twin.rolled("web", 2)
-	for _, x := range []*shop{twin, s} {
+	for _, x := range []*env{twin, s} {
 		if n := ptr.Deref(x.deployment("web").Status.CollisionCount, 0); n != 1 {
 			t.Errorf("collisionCount %d", n)
 		}
@@ -616,7 +616,7 @@ func TestPaused_DriftIsUndone(t *testing.T) {
 	for name, waits := range map[string]bool{"at rest": false, "a release waits to begin": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, _ := shopWithController(t)
+			s, _ := newEnvWithController(t)
 			s.install(4)
 			s.plan("1", "100%")
 			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)

@@ -23,7 +23,7 @@ import (
 )
 
 // pods returns the pods of a tag that are not being deleted.
-func (s *shop) pods(tag string) []corev1.Pod {
+func (s *env) pods(tag string) []corev1.Pod {
 	s.Helper()
 	var list corev1.PodList
 	s.must(s.c.Client.List(s.Context(), &list, client.InNamespace(s.ns)))
@@ -34,7 +34,7 @@ func (s *shop) pods(tag string) []corev1.Pod {
 
 // setReady writes the condition Ready of all pods of a tag, as a kubelet does when
 // a container crashes and when it runs again.
-func (s *shop) setReady(tag string, ready bool) {
+func (s *env) setReady(tag string, ready bool) {
 	s.Helper()
 	status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[ready]
 	clustertest.Wait(s, fmt.Sprintf("Ready=%s of the pods of %s", status, tag), func() error {
@@ -70,7 +70,7 @@ func podCondition(p *corev1.Pod, name corev1.PodConditionType) corev1.ConditionS
 }
 
 // deadline sets the deadline of a step. A step that misses it goes back.
-func (s *shop) deadline(seconds int32) {
+func (s *env) deadline(seconds int32) {
 	s.Helper()
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
 		spec.Strategy.ProgressDeadlineSeconds, spec.Strategy.OnFailure = &seconds, v1alpha1.FailureRollback
@@ -78,7 +78,7 @@ func (s *shop) deadline(seconds int32) {
 }
 
 // isStalled fails unless the release says that it is stuck.
-func (s *shop) isStalled() {
+func (s *env) isStalled() {
 	s.Helper()
 	if c := s.release().Status.Conditions; !meta.IsStatusConditionTrue(c, v1alpha1.ConditionStalled) {
 		s.Errorf("not Stalled: %+v", c)
@@ -86,7 +86,7 @@ func (s *shop) isStalled() {
 }
 
 // neverWentBack fails if a ReplicaSet of the tag has had fewer pods.
-func (s *shop) neverWentBack(tag string) {
+func (s *env) neverWentBack(tag string) {
 	s.Helper()
 	for _, move := range s.resizes() {
 		var from, to int
@@ -115,7 +115,7 @@ func TestGate_CrashRollsBack(t *testing.T) {
 func TestGate_CrashBeginsThePauseAgain(t *testing.T) {
 	t.Parallel()
 	const pause = 6 * time.Second
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
 	pausing := func(d time.Duration) {
@@ -154,8 +154,8 @@ func TestGate_CrashBeginsThePauseAgain(t *testing.T) {
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
 }
 
-// room lets pods of [shop.bringConfined] be scheduled, or not.
-func (s *shop) room(there bool) {
+// room lets pods of [env.bringConfined] be scheduled, or not.
+func (s *env) room(there bool) {
 	s.Helper()
 	var nodes corev1.NodeList
 	s.must(s.c.Client.List(s.Context(), &nodes))
@@ -170,7 +170,7 @@ func (s *shop) room(there bool) {
 
 // bringConfined releases a tag whose pods are scheduled only while there is room
 // for this namespace.
-func (s *shop) bringConfined(tag string) {
+func (s *env) bringConfined(tag string) {
 	s.Helper()
 	pods := template("web", tag)
 	pods.Spec.NodeSelector = map[string]string{"room-of/" + s.ns: "yes"}
@@ -181,7 +181,7 @@ func (s *shop) bringConfined(tag string) {
 
 // quota lets the namespace have so many pods, and waits until the API server knows
 // how many there are.
-func (s *shop) quota(pods int) {
+func (s *env) quota(pods int) {
 	s.Helper()
 	s.kubectl("-n", s.ns, "create", "quota", "pods", fmt.Sprintf("--hard=pods=%d", pods))
 	clustertest.Wait(s, "the quota to count", func() error {
@@ -196,7 +196,7 @@ func (s *shop) quota(pods int) {
 
 // noQuota takes it away. The ReplicaSet controller looks again at ReplicaSets that
 // change, or else after a while that grows.
-func (s *shop) noQuota() {
+func (s *env) noQuota() {
 	s.Helper()
 	s.kubectl("-n", s.ns, "delete", "quota", "pods")
 	s.kubectl("-n", s.ns, "annotate", "rs", "--all", "look=again")
@@ -207,9 +207,9 @@ func (s *shop) noQuota() {
 // back it goes on.
 func TestGate_MissingPodsStall(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct{ take, give func(s *shop) }{
+	for name, tc := range map[string]struct{ take, give func(s *env) }{
 		"evicted and not schedulable": {
-			func(s *shop) {
+			func(s *env) {
 				s.room(false)
 				clustertest.Wait(s, "a pod that cannot be scheduled", func() error {
 					for _, p := range s.pods("v2") {
@@ -223,10 +223,10 @@ func TestGate_MissingPodsStall(t *testing.T) {
 					return errors.New("there is none")
 				})
 			},
-			func(s *shop) { s.room(true) },
+			func(s *env) { s.room(true) },
 		},
 		"quota used up": {
-			func(s *shop) {
+			func(s *env) {
 				s.quota(1)
 				for _, p := range s.pods("v2") {
 					s.must(s.c.Client.Delete(s.Context(), &p))
@@ -240,12 +240,12 @@ func TestGate_MissingPodsStall(t *testing.T) {
 					return errors.New("all are")
 				})
 			},
-			func(s *shop) { s.noQuota() },
+			func(s *env) { s.noQuota() },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, _ := shopWithController(t)
+			s, _ := newEnvWithController(t)
 			s.install(2)
 			s.plan("1", "100%")
 			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -269,7 +269,7 @@ func TestGate_MissingPodsStall(t *testing.T) {
 // so after the deadline, and does not go back.
 func TestGate_RaisedTargetUnderAQuota(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(2)
 	s.plan("50%", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -291,9 +291,9 @@ func TestGate_RaisedTargetUnderAQuota(t *testing.T) {
 // the gate once they are, and does not keep a step that fails from going back.
 func TestApprovalBeforeThePodsAreAvailable(t *testing.T) {
 	t.Parallel()
-	begin := func(t *testing.T, bring func(*shop)) *shop {
+	begin := func(t *testing.T, bring func(*env)) *env {
 		t.Helper()
-		s, _ := shopWithController(t)
+		s, _ := newEnvWithController(t)
 		s.install(2)
 		s.plan("1", "100%")
 		s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -304,7 +304,7 @@ func TestApprovalBeforeThePodsAreAvailable(t *testing.T) {
 	}
 	t.Run("they come", func(t *testing.T) {
 		t.Parallel()
-		s := begin(t, func(s *shop) { s.bringConfined("v2") })
+		s := begin(t, func(s *env) { s.bringConfined("v2") })
 		s.hasEvent(v1alpha1.ReasonStepApproved, "the gate opens once the step's pods are available")
 		s.become(map[string]int32{"v1": 2, "v2": 1})
 		s.room(true)
@@ -313,7 +313,7 @@ func TestApprovalBeforeThePodsAreAvailable(t *testing.T) {
 	})
 	t.Run("they do not come", func(t *testing.T) {
 		t.Parallel()
-		s := begin(t, func(s *shop) { s.bring("broken") })
+		s := begin(t, func(s *env) { s.bring("broken") })
 		s.become(map[string]int32{"v1": 2, "broken": 1})
 		s.deadline(3)
 		s.waitFor(v1alpha1.ReasonRolledBack, 1, map[string]int32{"v1": 2})
@@ -325,7 +325,7 @@ func TestApprovalBeforeThePodsAreAvailable(t *testing.T) {
 // minReadySeconds on top of it.
 func TestDeadline_Largest(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(2, func(d *appsv1.Deployment) {
 		d.Spec.MinReadySeconds, d.Spec.ProgressDeadlineSeconds = 1, ptr.To(int32(math.MaxInt32))
 	})

@@ -24,7 +24,7 @@ func TestHoldUnderAMutatingPolicy(t *testing.T) {
 		for _, condition := range []string{"true", outsideDryRuns} {
 			t.Run(name+" where "+condition, func(t *testing.T) {
 				t.Parallel()
-				s, _ := shopWithController(t)
+				s, _ := newEnvWithController(t)
 				s.install(4)
 				s.plan("1", "100%")
 				s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -51,7 +51,7 @@ func TestHoldUnderAMutatingPolicy(t *testing.T) {
 
 // mutateDeployments installs a mutating policy for the Deployments of the namespace, and
 // waits until the API server acts by it. remove takes the policy away.
-func (s *shop) mutateDeployments(expression, condition string) (remove func()) {
+func (s *env) mutateDeployments(expression, condition string) (remove func()) {
 	s.Helper()
 	manifest := clustertest.Mutation{Operations: "UPDATE", Resources: "deployments", Condition: condition, Expression: expression}.Manifest(s.ns)
 	s.create("probe", 0, func(d *appsv1.Deployment) {

@@ -25,7 +25,7 @@ const outsideDryRuns = "!(has(request.dryRun) && request.dryRun)"
 // admit installs admission that from now on changes the pod template of every Deployment
 // of the namespace that is written. A policy of the cluster does that, and so does an
 // upgrade of Kubernetes with another default.
-func (s *shop) admit(condition string) {
+func (s *env) admit(condition string) {
 	s.Helper()
 	name := "mutate-" + s.ns
 	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicySpec{
@@ -66,7 +66,7 @@ func (s *shop) admit(condition string) {
 func mutated(d *appsv1.Deployment) bool { return d.Spec.Template.Annotations["admission"] != "" }
 
 // running returns the UIDs of the ReplicaSets with pods, and of their pods.
-func (s *shop) running() map[string]string {
+func (s *env) running() map[string]string {
 	s.Helper()
 	all := map[string]string{}
 	for _, rs := range s.sets() {
@@ -86,7 +86,7 @@ func (s *shop) running() map[string]string {
 
 // looked waits until the controller has seen the BatchRelease as it is now, and
 // says the reason.
-func (s *shop) looked(reason string, step int32, sizes map[string]int32) {
+func (s *env) looked(reason string, step int32, sizes map[string]int32) {
 	s.Helper()
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
 		spec.Strategy.ProgressDeadlineSeconds = ptr.To(ptr.Deref(spec.Strategy.ProgressDeadlineSeconds, 600) + 1)
@@ -99,7 +99,7 @@ func (s *shop) looked(reason string, step int32, sizes map[string]int32) {
 // release goes its way.
 func TestIdentity_MutationWhileIdle(t *testing.T) {
 	t.Parallel()
-	s, stop := shopWithController(t)
+	s, stop := newEnvWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -131,7 +131,7 @@ func TestIdentity_MutationWhileIdle(t *testing.T) {
 // is taken away. The controller, started again, replaces no pod: Git has said nothing.
 func TestIdentity_MutationEndsWhileIdle(t *testing.T) {
 	t.Parallel()
-	s, stop := shopWithController(t)
+	s, stop := newEnvWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -169,7 +169,7 @@ func TestIdentity_StableMutatedAtHandBack(t *testing.T) {
 	for name, condition := range map[string]string{"always": "true", "outside dry runs": outsideDryRuns} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newEnv(t)
 			var calls requests
 			startControllerIn(t, s.c, s.ns, calls.count)
 			s.install(2)
@@ -209,7 +209,7 @@ func TestIdentity_StableMutatedAtHandBack(t *testing.T) {
 // revision is named as its pods are, and an approval of that name counts.
 func TestIdentity_NamedAsItsPods(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)

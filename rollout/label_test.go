@@ -18,7 +18,7 @@ import (
 func TestLabelByHand(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
-	s := &shop{T: t, c: c, ns: c.Namespace(t)} // the watcher would take the label for a hold
+	s := &env{T: t, c: c, ns: c.Namespace(t)} // the watcher would take the label for a hold
 	startControllerIn(t, c, s.ns)
 	one := intstr.FromInt32(1)
 	for name, edit := range map[string]func(*appsv1.Deployment){

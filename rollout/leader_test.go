@@ -166,7 +166,7 @@ func (q *requests) waitFor(t *testing.T, ns string) {
 // scale the step back, and hold the Deployment at the template of the release before.
 func TestLeader_OldView(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	var calls requests
 	releases := &freezer{resource: "batchreleases"}
 	startControllerIn(t, s.c, s.ns, releases.wrap, calls.count)
@@ -199,7 +199,7 @@ func TestLeader_OldView(t *testing.T) {
 // taken a hold of.
 func TestLeader_OldViewWithoutPlan(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	var calls requests
 	releases := &freezer{resource: "batchreleases"}
 	startControllerIn(t, s.c, s.ns, releases.wrap, calls.count)

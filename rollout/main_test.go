@@ -92,8 +92,8 @@ func managerOptions(scheme *runtime.Scheme, namespace string) ctrl.Options {
 	}
 }
 
-// shop is one Deployment with its plan, in a namespace of its own.
-type shop struct {
+// env is one Deployment with its plan, in a namespace of its own.
+type env struct {
 	*testing.T
 	c  *clustertest.Cluster
 	ns string
@@ -102,15 +102,15 @@ type shop struct {
 	brought map[string]int
 }
 
-func newShop(t *testing.T) *shop {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	c := clustertest.Shared(t)
 	ns := c.Namespace(t)
-	return &shop{T: t, c: c, ns: ns, w: c.Watch(t, ns), brought: map[string]int{"v1": 1}}
+	return &env{T: t, c: c, ns: ns, w: c.Watch(t, ns), brought: map[string]int{"v1": 1}}
 }
 
 // install makes a Deployment of n pods natively, and waits until they are available.
-func (s *shop) install(n int32, edit ...func(*appsv1.Deployment)) {
+func (s *env) install(n int32, edit ...func(*appsv1.Deployment)) {
 	s.Helper()
 	s.create("web", n, edit...)
 	clustertest.Wait(s, "the first install", func() error {
@@ -121,7 +121,7 @@ func (s *shop) install(n int32, edit ...func(*appsv1.Deployment)) {
 	})
 }
 
-func (s *shop) create(name string, n int32, edit ...func(*appsv1.Deployment)) {
+func (s *env) create(name string, n int32, edit ...func(*appsv1.Deployment)) {
 	s.Helper()
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns, Annotations: map[string]string{"team": "shop"}},
@@ -145,7 +145,7 @@ func template(name, tag string) corev1.PodTemplateSpec {
 }
 
 // plan makes the BatchRelease with these steps, bringing what runs.
-func (s *shop) plan(steps ...string) {
+func (s *env) plan(steps ...string) {
 	s.Helper()
 	br := &v1alpha1.BatchRelease{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: s.ns},
@@ -164,7 +164,7 @@ func (s *shop) plan(steps ...string) {
 // commitOf is a made-up commit for a tag.
 func commitOf(tag string) string { return fmt.Sprintf("%x", tag) + strings.Repeat("0", 36) }
 
-func (s *shop) must(err error) {
+func (s *env) must(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
@@ -172,21 +172,21 @@ func (s *shop) must(err error) {
 }
 
 // kubectl runs a command that must succeed.
-func (s *shop) kubectl(args ...string) {
+func (s *env) kubectl(args ...string) {
 	s.Helper()
 	if out, err := s.c.Kubectl(s, args...); err != nil {
 		s.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
 	}
 }
 
-func (s *shop) deployment(name string) *appsv1.Deployment {
+func (s *env) deployment(name string) *appsv1.Deployment {
 	s.Helper()
 	var d appsv1.Deployment
 	s.must(s.c.Client.Get(s.Context(), types.NamespacedName{Namespace: s.ns, Name: name}, &d))
 	return &d
 }
 
-func (s *shop) release() *v1alpha1.BatchRelease {
+func (s *env) release() *v1alpha1.BatchRelease {
 	s.Helper()
 	var br v1alpha1.BatchRelease
 	s.must(s.c.Client.Get(s.Context(), types.NamespacedName{Namespace: s.ns, Name: "web"}, &br))
@@ -194,7 +194,7 @@ func (s *shop) release() *v1alpha1.BatchRelease {
 }
 
 // completed waits until a release is at its end.
-func (s *shop) completed(name string) {
+func (s *env) completed(name string) {
 	s.Helper()
 	clustertest.Wait(s, "release "+name, func() error {
 		var br v1alpha1.BatchRelease
@@ -207,7 +207,7 @@ func (s *shop) completed(name string) {
 }
 
 // sizes returns the size of every ReplicaSet of the namespace, by image tag.
-func (s *shop) sizes() map[string]int32 {
+func (s *env) sizes() map[string]int32 {
 	s.Helper()
 	sizes := map[string]int32{}
 	for _, rs := range s.sets() {
@@ -219,7 +219,7 @@ func (s *shop) sizes() map[string]int32 {
 	return sizes
 }
 
-func (s *shop) sets() []appsv1.ReplicaSet {
+func (s *env) sets() []appsv1.ReplicaSet {
 	s.Helper()
 	var sets appsv1.ReplicaSetList
 	s.must(s.c.Client.List(s.Context(), &sets, client.InNamespace(s.ns)))
@@ -227,7 +227,7 @@ func (s *shop) sets() []appsv1.ReplicaSet {
 }
 
 // edit changes the BatchRelease's spec.
-func (s *shop) edit(change func(*v1alpha1.BatchReleaseSpec)) {
+func (s *env) edit(change func(*v1alpha1.BatchReleaseSpec)) {
 	s.Helper()
 	old := s.release()
 	br := old.DeepCopy()
@@ -236,7 +236,7 @@ func (s *shop) edit(change func(*v1alpha1.BatchReleaseSpec)) {
 }
 
 // bring releases a tag.
-func (s *shop) bring(tag string) {
+func (s *env) bring(tag string) {
 	s.Helper()
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
 		spec.Template, spec.Commit, spec.Approval = ptr.To(template("web", tag)), commitOf(tag), nil
@@ -251,7 +251,7 @@ func (s *shop) bring(tag string) {
 }
 
 // approve approves a step of the release under way.
-func (s *shop) approve(step int32) {
+func (s *env) approve(step int32) {
 	s.Helper()
 	revision := s.release().Status.UpdateRevision
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
@@ -260,7 +260,7 @@ func (s *shop) approve(step int32) {
 }
 
 // waitFor waits for a reason at a step, with these sizes.
-func (s *shop) waitFor(reason string, step int32, sizes map[string]int32) {
+func (s *env) waitFor(reason string, step int32, sizes map[string]int32) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("%s at step %d", reason, step), func() error {
 		br := s.release()
@@ -279,7 +279,7 @@ func (s *shop) waitFor(reason string, step int32, sizes map[string]int32) {
 
 // untouched fails unless the Deployment and its ReplicaSets are native, with
 // nothing of ours (I7).
-func (s *shop) untouched() {
+func (s *env) untouched() {
 	s.Helper()
 	d := s.deployment("web")
 	var problems []error

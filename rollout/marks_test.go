@@ -10,7 +10,7 @@ import (
 )
 
 // waitForMark waits until the ReplicaSet of a tag has this mark.
-func waitForMark(s *shop, tag, want string) {
+func waitForMark(s *env, tag, want string) {
 	s.Helper()
 	clustertest.Wait(s, "desired-replicas "+want+" of "+tag, func() error {
 		if got := s.set(tag).Annotations[engine.AnnotationDesiredReplicas]; got != want {
@@ -26,7 +26,7 @@ func waitForMark(s *shop, tag, want string) {
 func TestMarkWithoutHold(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
-	s := &shop{T: t, c: c, ns: c.Namespace(t), brought: map[string]int{"v1": 1}} // with no watcher: it would judge the mark
+	s := &env{T: t, c: c, ns: c.Namespace(t), brought: map[string]int{"v1": 1}} // with no watcher: it would judge the mark
 	stop := startControllerIn(t, c, s.ns)
 	s.install(4)
 	s.plan("1", "100%")

@@ -20,10 +20,10 @@ import (
 // fails here first.
 
 // byHand is a Deployment of n that was made natively, and its namespace.
-func byHand(t *testing.T, n int32, edit ...func(*appsv1.Deployment)) *shop {
+func byHand(t *testing.T, n int32, edit ...func(*appsv1.Deployment)) *env {
 	t.Helper()
 	c := clustertest.Shared(t)
-	s := &shop{T: t, c: c, ns: c.Namespace(t)}
+	s := &env{T: t, c: c, ns: c.Namespace(t)}
 	s.create("web", n, edit...)
 	s.become(map[string]int32{"v1": n})
 	s.nativeHasSeen("web")
@@ -31,7 +31,7 @@ func byHand(t *testing.T, n int32, edit ...func(*appsv1.Deployment)) *shop {
 }
 
 // heldByHand is one that is held at v2, with ReplicaSets of these sizes.
-func heldByHand(t *testing.T, v1, v2 int32) *shop {
+func heldByHand(t *testing.T, v1, v2 int32) *env {
 	t.Helper()
 	s := byHand(t, 4)
 	s.holdByHand("v2")
@@ -45,7 +45,7 @@ func heldByHand(t *testing.T, v1, v2 int32) *shop {
 }
 
 // holdByHand holds a Deployment, and sets its template in the same write.
-func (s *shop) holdByHand(tag string) {
+func (s *env) holdByHand(tag string) {
 	s.Helper()
 	s.change(func(d *appsv1.Deployment) {
 		d.Spec.Paused, d.Spec.Strategy = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
@@ -55,7 +55,7 @@ func (s *shop) holdByHand(tag string) {
 
 // change changes the Deployment, and waits until the native controller has
 // seen it.
-func (s *shop) change(edit func(*appsv1.Deployment)) {
+func (s *env) change(edit func(*appsv1.Deployment)) {
 	s.Helper()
 	clustertest.Wait(s, "a change of the Deployment", func() error {
 		d := s.deployment("web")
@@ -65,7 +65,7 @@ func (s *shop) change(edit func(*appsv1.Deployment)) {
 	s.nativeHasSeen("web")
 }
 
-func (s *shop) nativeHasSeen(name string) {
+func (s *env) nativeHasSeen(name string) {
 	s.Helper()
 	clustertest.Wait(s, "the native controller to see "+name, func() error {
 		if d := s.deployment(name); d.Status.ObservedGeneration < d.Generation {
@@ -77,7 +77,7 @@ func (s *shop) nativeHasSeen(name string) {
 
 // nudge makes the native controller look, twice, so that it has seen the
 // ReplicaSets as they are.
-func (s *shop) nudge() {
+func (s *env) nudge() {
 	s.Helper()
 	for range 2 {
 		s.change(func(d *appsv1.Deployment) {
@@ -87,7 +87,7 @@ func (s *shop) nudge() {
 }
 
 // set returns the ReplicaSet of a tag.
-func (s *shop) set(tag string) *appsv1.ReplicaSet {
+func (s *env) set(tag string) *appsv1.ReplicaSet {
 	s.Helper()
 	for _, rs := range s.sets() {
 		if strings.HasSuffix(rs.Spec.Template.Spec.Containers[0].Image, ":"+tag) {
@@ -99,7 +99,7 @@ func (s *shop) set(tag string) *appsv1.ReplicaSet {
 }
 
 // makeSet makes a ReplicaSet that the Deployment controls.
-func (s *shop) makeSet(tag string, n int32) {
+func (s *env) makeSet(tag string, n int32) {
 	s.Helper()
 	rs := s.newSet("web-"+tag, tag, n)
 	rs.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.deployment("web"), appsv1.SchemeGroupVersion.WithKind("Deployment"))}
@@ -107,7 +107,7 @@ func (s *shop) makeSet(tag string, n int32) {
 }
 
 // newSet is a ReplicaSet that the Deployment's selector matches.
-func (s *shop) newSet(name, tag string, n int32) *appsv1.ReplicaSet {
+func (s *env) newSet(name, tag string, n int32) *appsv1.ReplicaSet {
 	pods := template("web", tag)
 	pods.Labels = map[string]string{"app": "web", appsv1.DefaultDeploymentUniqueLabelKey: name}
 	return &appsv1.ReplicaSet{
@@ -117,7 +117,7 @@ func (s *shop) newSet(name, tag string, n int32) *appsv1.ReplicaSet {
 }
 
 // resize gives a ReplicaSet a size, and desired-replicas if there is one.
-func (s *shop) resize(tag string, n int32, desired ...string) {
+func (s *env) resize(tag string, n int32, desired ...string) {
 	s.Helper()
 	clustertest.Wait(s, "a size of "+tag, func() error {
 		rs := s.set(tag)
@@ -130,7 +130,7 @@ func (s *shop) resize(tag string, n int32, desired ...string) {
 }
 
 // become waits for sizes.
-func (s *shop) become(want map[string]int32) {
+func (s *env) become(want map[string]int32) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("sizes %v", want), func() error {
 		if got := s.sizes(); !maps.Equal(got, want) {
@@ -141,7 +141,7 @@ func (s *shop) become(want map[string]int32) {
 }
 
 // stay fails if the native controller, made to look, does not leave the sizes.
-func (s *shop) stay(want map[string]int32) {
+func (s *env) stay(want map[string]int32) {
 	s.Helper()
 	s.nudge()
 	if got := s.sizes(); !maps.Equal(got, want) {
@@ -303,7 +303,7 @@ func nativeH15(t *testing.T) {
 	}
 }
 
-func (s *shop) nativeCondition(kind appsv1.DeploymentConditionType) appsv1.DeploymentCondition {
+func (s *env) nativeCondition(kind appsv1.DeploymentConditionType) appsv1.DeploymentCondition {
 	s.Helper()
 	for _, c := range s.deployment("web").Status.Conditions {
 		if c.Type == kind {
@@ -345,7 +345,7 @@ func nativeH18(t *testing.T) {
 }
 
 // owned waits until the Deployment controls the ReplicaSet of a tag, or not.
-func (s *shop) owned(tag string, want bool) {
+func (s *env) owned(tag string, want bool) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("owned=%t of %s", want, tag), func() error {
 		if owner := metav1.GetControllerOf(s.set(tag)); (owner != nil) != want {
@@ -382,7 +382,7 @@ func nativeH20(t *testing.T) {
 
 func nativeH21(t *testing.T) {
 	c := clustertest.Shared(t)
-	s := &shop{T: t, c: c, ns: c.Namespace(t)}
+	s := &env{T: t, c: c, ns: c.Namespace(t)}
 	s.create("web", 2, func(d *appsv1.Deployment) { d.Spec.Paused = true })
 	s.nativeHasSeen("web")
 	s.stay(map[string]int32{})
@@ -408,14 +408,14 @@ func nativeH25(t *testing.T) {
 }
 
 // serverSideApply applies a part of the Deployment's spec as a manager.
-func (s *shop) serverSideApply(manager, spec string) {
+func (s *env) serverSideApply(manager, spec string) {
 	s.Helper()
 	if out, err := s.apply(manager, spec, "--force-conflicts"); err != nil {
 		s.Fatalf("kubectl apply --server-side: %v: %s", err, out)
 	}
 }
 
-func (s *shop) apply(manager, spec string, flags ...string) (string, error) {
+func (s *env) apply(manager, spec string, flags ...string) (string, error) {
 	s.Helper()
 	manifest := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":` + spec + `}`
 	return s.c.KubectlWith(s, manifest, append([]string{"-n", s.ns, "apply", "--server-side", "--field-manager=" + manager, "-f", "-"}, flags...)...)

@@ -11,7 +11,7 @@ import (
 )
 
 // isUnwritten fails if the controller has written the Deployment.
-func isUnwritten(s *shop) {
+func isUnwritten(s *env) {
 	s.Helper()
 	ours := func(e metav1.ManagedFieldsEntry) bool { return e.Manager == v1alpha1.ManagerRollout }
 	if d := s.deployment("web"); slices.ContainsFunc(d.ManagedFields, ours) {
@@ -24,7 +24,7 @@ func isUnwritten(s *shop) {
 // end, and follows the rollout after it.
 func TestNativePauseWithoutTemplate(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Template, spec.Commit = nil, "" })

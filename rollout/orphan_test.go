@@ -24,7 +24,7 @@ import (
 )
 
 // orphan deletes the Deployment and nothing else, and waits until it is gone.
-func (s *shop) orphan() {
+func (s *env) orphan() {
 	s.Helper()
 	before := s.running()
 	s.kubectl("-n", s.ns, "delete", "deployment/web", "--cascade=orphan", "--wait=false", "--ignore-not-found")
@@ -51,7 +51,7 @@ func (s *shop) orphan() {
 // the garbage collector can orphan them.
 func TestOrphan_InTheMiddle(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	var calls requests
 	startControllerIn(t, s.c, s.ns, calls.count)
 	s.c.Guard(t, s.ns)
@@ -114,7 +114,7 @@ func TestOrphan_RecordsOfAnEarlierVersion(t *testing.T) {
 }
 
 // disorder writes the data of all records as an earlier version did.
-func (s *shop) disorder() {
+func (s *env) disorder() {
 	s.Helper()
 	for _, c := range s.records() {
 		var data struct {
@@ -135,7 +135,7 @@ func (s *shop) disorder() {
 }
 
 // contents returns what the records keep, by their order.
-func (s *shop) contents() map[int64]plan.Record {
+func (s *env) contents() map[int64]plan.Record {
 	s.Helper()
 	all := map[int64]plan.Record{}
 	for _, c := range s.records() {

@@ -38,7 +38,7 @@ func TestOwnerReferencesPermissionEnforcement(t *testing.T) {
 	}{"controller": {"", true}, "tenant": {"tenant", false}} {
 		t.Run(name, func(t *testing.T) {
 			ns := c.Namespace(t)
-			s := &shop{T: t, c: c, ns: ns, w: c.Watch(t, ns)}
+			s := &env{T: t, c: c, ns: ns, w: c.Watch(t, ns)}
 			startControllerIn(t, c, ns)
 			s.install(2)
 			s.plan("1", "100%")

@@ -20,7 +20,7 @@ import (
 // one, each time. The release is made of what Git brings.
 func TestRecordOfAnotherTemplate(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	var planting atomic.Bool
 	var planted, made atomic.Int32
 	startControllerIn(t, s.c, s.ns, func(next http.RoundTripper) http.RoundTripper {
@@ -52,7 +52,7 @@ func TestRecordOfAnotherTemplate(t *testing.T) {
 }
 
 // plant makes the record of a request with another template, before the request.
-func plant(s *shop, r *http.Request) bool {
+func plant(s *env, r *http.Request) bool {
 	body, err := r.GetBody()
 	if err != nil {
 		s.Error(err)

@@ -19,7 +19,7 @@ import (
 )
 
 // waits gives the container of every pod of a tag a state, as a kubelet does.
-func (s *shop) waits(tag string, state corev1.ContainerState, last corev1.ContainerState) {
+func (s *env) waits(tag string, state corev1.ContainerState, last corev1.ContainerState) {
 	s.Helper()
 	clustertest.Wait(s, "the pods of "+tag, func() error {
 		pods := s.pods(tag)
@@ -40,7 +40,7 @@ func (s *shop) waits(tag string, state corev1.ContainerState, last corev1.Contai
 }
 
 // has waits until so many pods of a tag are there.
-func (s *shop) has(tag string, n int) {
+func (s *env) has(tag string, n int) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("%d pods of %s", n, tag), func() error {
 		if got := len(s.pods(tag)); got != n {
@@ -55,19 +55,19 @@ func (s *shop) has(tag string, n int) {
 func TestMessage_WhyPodsDoNotCome(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		bring func(s *shop)
+		bring func(s *env)
 		says  []string
 	}{
 		"quota": {
-			func(s *shop) { s.quota(3); s.bring("v2") },
+			func(s *env) { s.quota(3); s.bring("v2") },
 			[]string{"0 of 4 pods run ", "2 wanted", ": 2 pods not created: exceeded quota: pods, requested: pods=1, used: pods="},
 		},
 		"no node": {
-			func(s *shop) { s.bringConfined("v2") },
+			func(s *env) { s.bringConfined("v2") },
 			[]string{"0 of 4 pods run ", "2 wanted", ": 2 pods not scheduled: 0/", "node(s) didn't match"},
 		},
 		"no image": {
-			func(s *shop) {
+			func(s *env) {
 				s.bring("broken")
 				s.has("broken", 2)
 				s.waits("broken", corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}, corev1.ContainerState{})
@@ -75,7 +75,7 @@ func TestMessage_WhyPodsDoNotCome(t *testing.T) {
 			[]string{"0 of 4 pods run ", "2 pods not ready: ImagePullBackOff"},
 		},
 		"crashes": {
-			func(s *shop) {
+			func(s *env) {
 				s.bring("broken")
 				s.has("broken", 2)
 				s.waits("broken", corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
@@ -86,7 +86,7 @@ func TestMessage_WhyPodsDoNotCome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, _ := shopWithController(t)
+			s, _ := newEnvWithController(t)
 			s.install(4)
 			s.plan("2", "100%")
 			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -113,7 +113,7 @@ func TestMessage_WhyPodsDoNotCome(t *testing.T) {
 func TestMessage_LostNode(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
-	s := &shop{T: t, c: c, ns: c.Namespace(t)}
+	s := &env{T: t, c: c, ns: c.Namespace(t)}
 	startControllerIn(t, c, s.ns, func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/api/v1/nodes/") {
@@ -144,7 +144,7 @@ func TestMessage_LostNode(t *testing.T) {
 // for long. Its cause is named all the same.
 func TestMessage_CrashesAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -175,7 +175,7 @@ func TestMessage_StrangePods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, _ := shopWithController(t)
+			s, _ := newEnvWithController(t)
 			s.install(2)
 			s.plan("1", "100%")
 			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -194,7 +194,7 @@ func TestMessage_StrangePods(t *testing.T) {
 }
 
 // relabels installs an admission policy that gives pods another label app.
-func (s *shop) relabels(expression string) {
+func (s *env) relabels(expression string) {
 	s.Helper()
 	policy := clustertest.Mutation{Operations: "CREATE", Resources: "pods", Expression: expression}.Manifest(s.ns)
 	s.Cleanup(func() {
@@ -223,7 +223,7 @@ func (s *shop) relabels(expression string) {
 func TestMessage_PodsListed(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
-	s := &shop{T: t, c: c, ns: c.Namespace(t)}
+	s := &env{T: t, c: c, ns: c.Namespace(t)}
 	var mu sync.Mutex
 	all, unbounded := 0, 0
 	count := func(next http.RoundTripper) http.RoundTripper {

@@ -27,7 +27,7 @@ import (
 // concern passes.
 func TestControllerDead(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	s.c.Guard(t, s.ns)
 	stop := startControllerIn(t, s.c, s.ns)
 	s.install(10)
@@ -72,7 +72,7 @@ func TestControllerDead(t *testing.T) {
 // itself.
 func TestTenantUnderThePolicy(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	s.c.Guard(t, s.ns)
 	startControllerIn(t, s.c, s.ns)
 	s.kubectl("create", "serviceaccount", "tenant", "-n", s.ns)
@@ -95,8 +95,8 @@ func TestTenantUnderThePolicy(t *testing.T) {
 // where it must pass.
 type attempt struct{ why, refusal, command string }
 
-// attempt runs the commands in the shop's namespace, with these flags.
-func (s *shop) attempt(attempts []attempt, flags ...string) {
+// attempt runs the commands in the env's namespace, with these flags.
+func (s *env) attempt(attempts []attempt, flags ...string) {
 	s.Helper()
 	for _, a := range attempts {
 		out, err := s.c.Kubectl(s, append(append([]string{"-n", s.ns}, strings.Fields(a.command)...), flags...)...)
@@ -111,7 +111,7 @@ func (s *shop) attempt(attempts []attempt, flags ...string) {
 func TestHeldLabelLeavesWithTheHold(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
-	s := &shop{T: t, c: c, ns: c.Namespace(t)} // with no watcher: what ends here is no release
+	s := &env{T: t, c: c, ns: c.Namespace(t)} // with no watcher: what ends here is no release
 	stop := startControllerIn(t, c, s.ns)
 	s.install(4)
 	s.plan("1", "100%")
@@ -397,7 +397,7 @@ func TestStatusIsTheControllers(t *testing.T) {
 func TestPlanNeedsTheRightToPatch(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
-	s := &shop{T: t, c: c, ns: c.Namespace(t)}
+	s := &env{T: t, c: c, ns: c.Namespace(t)}
 	s.kubectl("create", "role", "releases", "-n", s.ns, "--resource=batchreleases", "--verb=get,create,patch,delete")
 	helper := s.account("helper", "--role=releases")
 	clustertest.Wait(t, "the helper's rights", func() error {

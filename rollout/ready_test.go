@@ -12,7 +12,7 @@ import (
 )
 
 // conditions waits until the conditions Ready and Stalled are these.
-func (s *shop) conditions(ready, stalled metav1.ConditionStatus) {
+func (s *env) conditions(ready, stalled metav1.ConditionStatus) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("Ready=%s, Stalled=%s", ready, stalled), func() error {
 		at := s.release().Status
@@ -29,7 +29,7 @@ func (s *shop) conditions(ready, stalled metav1.ConditionStatus) {
 // deadline, and Ready again once the pods are back. One pod of four may be missing.
 func TestReady_PodsUnavailable(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 4})
@@ -50,7 +50,7 @@ func TestReady_PodsUnavailable(t *testing.T) {
 // the release is stuck after its deadline.
 func TestReady_DeploymentGone(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 2})

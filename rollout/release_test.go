@@ -34,7 +34,7 @@ const (
 
 func TestRelease(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	var calls requests
 	startControllerIn(t, s.c, s.ns, calls.count)
 	s.install(10)
@@ -70,7 +70,7 @@ func TestRelease(t *testing.T) {
 // same revision, ReplicaSets, and annotations; and the next native change rolls.
 func TestReleaseEqualsNative(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(4)
 	s.create("twin", 4)
 	s.plan("1", "100%")
@@ -88,7 +88,7 @@ func TestReleaseEqualsNative(t *testing.T) {
 	}
 	// The same template under the same labels has the same hash: a twin of the
 	// very same manifest, in a namespace of its own, tells.
-	other := newShop(t)
+	other := newEnv(t)
 	other.install(4)
 	s.kubectl("-n", other.ns, "set", "image", "deployment/web", "web=registry.example.org/web:v2")
 	other.rolled("web", 4)
@@ -105,7 +105,7 @@ func TestReleaseEqualsNative(t *testing.T) {
 }
 
 // rolled waits until a Deployment has rolled natively.
-func (s *shop) rolled(name string, n int32) {
+func (s *env) rolled(name string, n int32) {
 	s.Helper()
 	clustertest.Wait(s, "the native rollout of "+name, func() error {
 		d := s.deployment(name)
@@ -119,7 +119,7 @@ func (s *shop) rolled(name string, n int32) {
 type summary struct{ name, annotations string }
 
 // newest returns the ReplicaSet of a Deployment that has pods.
-func (s *shop) newest(deployment string) summary {
+func (s *env) newest(deployment string) summary {
 	s.Helper()
 	for _, rs := range s.sets() {
 		if metav1.GetControllerOf(&rs).Name == deployment && *rs.Spec.Replicas > 0 {
@@ -132,7 +132,7 @@ func (s *shop) newest(deployment string) summary {
 
 func TestSupersede(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(10)
 	s.plan("20%", "50%", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, nil)
@@ -156,7 +156,7 @@ func TestSupersede(t *testing.T) {
 
 func TestRollback(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(10)
 	s.plan("20%", "50%", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, nil)
@@ -183,7 +183,7 @@ func TestRollback(t *testing.T) {
 // is stable, and not what ran when the last plan went.
 func TestPlanComesBack(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -199,7 +199,7 @@ func TestPlanComesBack(t *testing.T) {
 // A write that is refused is said where people look, and goes on when it passes.
 func TestWriteRefused(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -224,7 +224,7 @@ func TestWriteRefused(t *testing.T) {
 // If a Deployment has two plans, the older counts; when it goes, the other does.
 func TestTwoPlans(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -252,7 +252,7 @@ func TestTwoPlans(t *testing.T) {
 // A step that misses its deadline goes back, and is not tried again.
 func TestDeadlineRollsBack(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(5)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -273,7 +273,7 @@ func TestDeadlineRollsBack(t *testing.T) {
 // An approval and a rollback given in the cluster.
 func TestIntents(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(4)
 	s.plan("1", "50%", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, nil)
@@ -292,7 +292,7 @@ func TestIntents(t *testing.T) {
 // H4, H5, H24: the split follows the replicas, to zero and back, and the gate stays.
 func TestScale(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(10)
 	s.plan("20%", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -320,7 +320,7 @@ func TestScale(t *testing.T) {
 // finishes what the Deployment says.
 func TestPlanDeleted(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(6)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -337,7 +337,7 @@ func TestPlanDeleted(t *testing.T) {
 // Drift under a hold is put back.
 func TestDriftUnderHold(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -363,7 +363,7 @@ func TestDriftUnderHold(t *testing.T) {
 // A Deployment that is left alone keeps what others change, until it no longer is.
 func TestDriftIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -443,7 +443,7 @@ func TestBadCommits(t *testing.T) {
 // does not count, and the release goes on by itself once it is well again.
 func TestErrorsBeyondTheDeadline(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	var broken atomic.Bool
 	var refused atomic.Int32
 	clock := &jumpingClock{}

@@ -26,13 +26,13 @@ const annotatesTemplates = `Object{spec: Object.spec{template: Object.spec.templ
 
 // mutateReplicaSets installs a mutating policy for the ReplicaSets of the namespace, and
 // waits until the API server acts by it. It returns what takes the policy away.
-func (s *shop) mutateReplicaSets(operations, condition string) (remove func()) {
+func (s *env) mutateReplicaSets(operations, condition string) (remove func()) {
 	s.Helper()
 	return s.mutateTemplates("replicasets", operations, condition)
 }
 
 // mutateTemplates is mutateReplicaSets for ReplicaSets among other resources.
-func (s *shop) mutateTemplates(resources, operations, condition string) (remove func()) {
+func (s *env) mutateTemplates(resources, operations, condition string) (remove func()) {
 	s.Helper()
 	manifest := clustertest.Mutation{Operations: operations, Resources: resources, Condition: condition, Expression: annotatesTemplates}.Manifest(s.ns)
 	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
@@ -73,7 +73,7 @@ func (s *shop) mutateTemplates(resources, operations, condition string) (remove 
 }
 
 // unchanged fails unless these ReplicaSets and pods run, and no others.
-func (s *shop) unchanged(before map[string]string) {
+func (s *env) unchanged(before map[string]string) {
 	s.Helper()
 	if diff := cmp.Diff(before, s.running()); diff != "" {
 		s.Errorf("what runs (-before +after):\n%s", diff)
@@ -81,7 +81,7 @@ func (s *shop) unchanged(before map[string]string) {
 }
 
 // refused waits until the release is Stalled with WriteRefused and names the field.
-func (s *shop) refused(step int32, sizes map[string]int32) {
+func (s *env) refused(step int32, sizes map[string]int32) {
 	s.Helper()
 	s.waitFor(v1alpha1.ReasonWriteRefused, step, sizes)
 	br := s.release()
@@ -100,7 +100,7 @@ func stalled(br *v1alpha1.BatchRelease) bool {
 }
 
 // disturb has the controller look again and again.
-func (s *shop) disturb() {
+func (s *env) disturb() {
 	s.Helper()
 	for i := range 5 {
 		s.kubectl("-n", s.ns, "label", "--overwrite", "deployment/web", fmt.Sprintf("disturbed=%d", i)) // an annotation would be copied to a ReplicaSet
@@ -115,7 +115,7 @@ func TestReplicaSetsUnderAMutatingPolicy(t *testing.T) {
 	for _, operations := range []string{"CREATE", "CREATE, UPDATE"} {
 		t.Run(operations, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newEnv(t)
 			var calls requests
 			startControllerIn(t, s.c, s.ns, calls.count)
 			s.install(4)
@@ -148,7 +148,7 @@ func TestReplicaSetsUnderAMutatingPolicy(t *testing.T) {
 // before a minute has passed.
 func TestReplicaSetsUnderAMutatingPolicy_NotForeseen(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	var calls requests
 	clock := &jumpingClock{still: time.Now()} // so the minute is not over before the test has looked
 	startReconciler(t, s.c, s.ns, clock.options(), func(*ctrl.Options) {}, calls.count)
@@ -205,7 +205,7 @@ func TestReplicaSetsUnderAMutatingPolicy_InTheMiddle(t *testing.T) {
 	for _, condition := range []string{"true", outsideDryRuns} {
 		t.Run(condition, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newEnv(t)
 			var calls requests
 			startControllerIn(t, s.c, s.ns, calls.count)
 			s.install(4)
@@ -262,7 +262,7 @@ func TestTemplatesUnderAMutatingPolicy_HeldWithoutPods(t *testing.T) {
 	for _, next := range []string{"v3", "v1"} {
 		t.Run(next, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newEnv(t)
 			startControllerIn(t, s.c, s.ns, noReplicaSets)
 			s.install(4)
 			s.plan("1", "100%")
@@ -314,7 +314,7 @@ func (k killedAt) RoundTrip(r *http.Request) (*http.Response, error) {
 // after it has made one. That one gets no pod, and the next controller finds its way.
 func TestReplicaSetsUnderAMutatingPolicy_Killed(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	var dead atomic.Bool
 	stop := startControllerIn(t, s.c, s.ns, func(next http.RoundTripper) http.RoundTripper { return killedAt{next, &dead} })
 	s.install(4)
@@ -360,7 +360,7 @@ func TestReplicaSetsUnderAMutatingPolicy_Scaled(t *testing.T) {
 	for name, condition := range map[string]string{"always": "true", "outside dry runs": outsideDryRuns, "forbidden": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newEnv(t)
 			var forbidden atomic.Bool
 			startControllerIn(t, s.c, s.ns, func(next http.RoundTripper) http.RoundTripper {
 				return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -415,7 +415,7 @@ func TestReplicaSetsUnderAMutatingPolicy_Scaled(t *testing.T) {
 
 // capReplicaSets installs a mutating policy that allows each ReplicaSet of the namespace
 // three pods at most. It waits until the API server acts by it.
-func (s *shop) capReplicaSets() (remove func()) {
+func (s *env) capReplicaSets() (remove func()) {
 	s.Helper()
 	manifest := clustertest.Mutation{
 		Operations: "UPDATE", Resources: "replicasets", Condition: "object.spec.replicas > 3", Expression: "Object{spec: Object.spec{replicas: 3}}",
@@ -448,7 +448,7 @@ func (s *shop) capReplicaSets() (remove func()) {
 func TestReplicaSetsUnderAPolicyOfTheirSize(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
-	s := &shop{T: t, c: c, ns: c.Namespace(t)} // with no watcher: the policy takes pods away
+	s := &env{T: t, c: c, ns: c.Namespace(t)} // with no watcher: the policy takes pods away
 	startControllerIn(t, c, s.ns)
 	s.install(6)
 	s.plan("1", "2", "100%")

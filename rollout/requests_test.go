@@ -69,7 +69,7 @@ func (q *requests) String() string {
 // An idle release costs no request, whatever goes on beside it.
 func TestIdle(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	var calls requests
 	startControllerIn(t, s.c, s.ns, calls.count)
 	s.install(2)

@@ -67,7 +67,7 @@ func TestRestore(t *testing.T) {
 }
 
 // loseAll deletes the plan and the Deployment, and waits until what that owned is gone.
-func loseAll(s *shop) {
+func loseAll(s *env) {
 	s.Helper()
 	s.must(s.c.Client.Delete(s.Context(), s.release()))
 	s.kubectl("-n", s.ns, "delete", "deployment/web", "--cascade=foreground")
@@ -84,7 +84,7 @@ func loseAll(s *shop) {
 // brings all pods of it. A pod of it that ran goes on running.
 func TestRecordsLost_PlanRemoved(t *testing.T) {
 	t.Parallel()
-	pods := func(s *shop) (uids []types.UID) {
+	pods := func(s *env) (uids []types.UID) {
 		s.Helper()
 		var list corev1.PodList
 		s.must(s.c.Client.List(s.Context(), &list, client.InNamespace(s.ns)))
@@ -181,7 +181,7 @@ func TestRestore_Failure(t *testing.T) {
 }
 
 // failures returns the ControllerRevisions that keep what has failed.
-func (s *shop) failures() []client.Object {
+func (s *env) failures() []client.Object {
 	s.Helper()
 	var list appsv1.ControllerRevisionList
 	s.must(s.c.Client.List(s.Context(), &list, client.InNamespace(s.ns)))
@@ -201,7 +201,7 @@ type backup struct {
 	sets, records []client.Object
 }
 
-func (s *shop) backUp() backup {
+func (s *env) backUp() backup {
 	s.Helper()
 	b := backup{deployment: s.deployment("web"), release: s.release()}
 	for _, rs := range s.sets() {
@@ -214,7 +214,7 @@ func (s *shop) backUp() backup {
 }
 
 // restore makes objects of a back-up, as kubectl create does.
-func (s *shop) restore(objects ...client.Object) {
+func (s *env) restore(objects ...client.Object) {
 	s.Helper()
 	for _, o := range objects {
 		made := o.DeepCopyObject().(client.Object)
@@ -227,7 +227,7 @@ func (s *shop) restore(objects ...client.Object) {
 }
 
 // restoreStatus writes the status of a back-up as the controller's account.
-func (s *shop) restoreStatus(br *v1alpha1.BatchRelease) {
+func (s *env) restoreStatus(br *v1alpha1.BatchRelease) {
 	s.Helper()
 	own, err := client.New(s.c.Controller, client.Options{Scheme: s.c.Scheme})
 	s.must(err)

@@ -92,7 +92,7 @@ func TestTenant_StaleReads(t *testing.T) {
 	for _, resource := range []string{"deployments", "replicasets", "controllerrevisions", "batchreleases"} {
 		t.Run(resource, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newEnv(t)
 			startControllerIn(t, s.c, s.ns, late(resource, 700*time.Millisecond))
 			s.account("tenant", "--clusterrole=edit")
 			s.install(2)

@@ -16,7 +16,7 @@ import (
 
 // account makes a service account with a role of the namespace, and returns
 // its user name.
-func (s *shop) account(name string, role ...string) string {
+func (s *env) account(name string, role ...string) string {
 	s.Helper()
 	s.kubectl("create", "serviceaccount", name, "-n", s.ns)
 	s.kubectl(append([]string{"create", "rolebinding", name, "-n", s.ns, "--serviceaccount=" + s.ns + ":" + name}, role...)...)
@@ -28,7 +28,7 @@ func (s *shop) account(name string, role ...string) string {
 // release goes on. Such a user may not say what is released, of what, and as whom.
 func TestReleaseAsAnAccount(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newEnv(t)
 	var hands sync.Map // the users that write to a Deployment or ReplicaSet, with what
 	startReconciler(t, s.c, s.ns, rollout.Options{DefaultServiceAccount: "nobody"}, func(*ctrl.Options) {}, func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -96,7 +96,7 @@ func TestReleaseAsAnAccount(t *testing.T) {
 // collision is counted all the same.
 func TestCollisionUnderATenant(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
+	s, _ := newEnvWithController(t)
 	s.account("tenant", "--clusterrole=edit")
 	s.install(2)
 	s.collide()

@@ -17,7 +17,7 @@ import (
 
 // unlabel makes the hold one without its label, as it is after the label was taken off
 // where no policy refuses that. Another Deployment takes over the ReplicaSets.
-func (s *shop) unlabel() {
+func (s *env) unlabel() {
 	s.Helper()
 	d := s.deployment("web")
 	if !engine.Held(d) {
@@ -41,7 +41,7 @@ func (s *shop) unlabel() {
 }
 
 // native waits until the Deployment is native, with the strategy of its manifest.
-func (s *shop) native(strategy appsv1.DeploymentStrategy) {
+func (s *env) native(strategy appsv1.DeploymentStrategy) {
 	s.Helper()
 	clustertest.Wait(s, "the hand-back", func() error {
 		if d := s.deployment("web"); d.Spec.Paused || !cmp.Equal(strategy, d.Spec.Strategy) {
@@ -58,7 +58,7 @@ func (s *shop) native(strategy appsv1.DeploymentStrategy) {
 func TestHoldWithoutItsLabel(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
-	s := &shop{T: t, c: c, ns: c.Namespace(t)} // with no watcher: a user replaces the Deployment
+	s := &env{T: t, c: c, ns: c.Namespace(t)} // with no watcher: a user replaces the Deployment
 	stop := startControllerIn(t, c, s.ns)
 	strategy := appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType}
 	strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}

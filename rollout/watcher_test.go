@@ -36,7 +36,7 @@ func (f *failing) Errorf(format string, args ...any) {
 func TestWatcherFails(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
-	s := &shop{T: t, c: c, ns: c.Namespace(t)}
+	s := &env{T: t, c: c, ns: c.Namespace(t)}
 	f := &failing{TB: t}
 	w := c.Watch(f, s.ns)
 	s.install(4)
@@ -66,7 +66,7 @@ func TestWatcherFails(t *testing.T) {
 
 // resizeAsRollout resizes a ReplicaSet as Tranche's controller does. The status of the
 // ReplicaSet may be written meanwhile.
-func resizeAsRollout(s *shop, tag string, n int32) {
+func resizeAsRollout(s *env, tag string, n int32) {
 	s.Helper()
 	clustertest.Wait(s, "the write of "+tag, func() error {
 		rs := s.set(tag)
@@ -77,7 +77,7 @@ func resizeAsRollout(s *shop, tag string, n int32) {
 
 // forge writes a status that says that all gates have opened, as the controller's
 // account and field manager.
-func (s *shop) forge() {
+func (s *env) forge() {
 	s.Helper()
 	c, err := client.New(s.c.Controller, client.Options{Scheme: s.c.Scheme})
 	s.must(err)
@@ -95,18 +95,18 @@ func (s *shop) forge() {
 // status. An approval does move it.
 func TestWatcherCountsGates(t *testing.T) {
 	t.Parallel()
-	for name, grow := range map[string]func(s *shop, stop func()){
-		"by hand": func(s *shop, stop func()) {
+	for name, grow := range map[string]func(s *env, stop func()){
+		"by hand": func(s *env, stop func()) {
 			stop()
 			s.forge()
 			s.resize("v1", 2)
 			resizeAsRollout(s, "v2", 2)
 		},
-		"by the controller": func(s *shop, _ func()) {
+		"by the controller": func(s *env, _ func()) {
 			s.forge()
 			s.become(map[string]int32{"v2": 4})
 		},
-		"approved": func(s *shop, _ func()) {
+		"approved": func(s *env, _ func()) {
 			s.approve(1)
 			s.become(map[string]int32{"v2": 4})
 		},
@@ -114,7 +114,7 @@ func TestWatcherCountsGates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := clustertest.Shared(t)
-			s := &shop{T: t, c: c, ns: c.Namespace(t)}
+			s := &env{T: t, c: c, ns: c.Namespace(t)}
 			f := &failing{TB: t}
 			w := c.Watch(f, s.ns)
 			stop := startControllerIn(t, c, s.ns)
@@ -196,7 +196,7 @@ func TestWatcherGoesOn(t *testing.T) {
 	c := *clustertest.Shared(t)
 	e := &ending{WithWatch: c.Client}
 	c.Client = e
-	s := &shop{T: t, c: &c, ns: c.Namespace(t)}
+	s := &env{T: t, c: &c, ns: c.Namespace(t)}
 	f := &failing{TB: t}
 	w := c.Watch(f, s.ns)
 	s.create("web", 2)
@@ -237,7 +237,7 @@ func TestWatcherMisses(t *testing.T) {
 	c := *clustertest.Shared(t)
 	e := &ending{WithWatch: c.Client}
 	c.Client = e
-	s := &shop{T: t, c: &c, ns: c.Namespace(t)}
+	s := &env{T: t, c: &c, ns: c.Namespace(t)}
 	f := &failing{TB: t}
 	w := c.Watch(f, s.ns)
 	startControllerIn(t, &c, s.ns)

@@ -16,7 +16,7 @@ const zeroBounds = `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUn
 
 // refusedBounds waits until the release says why it cannot go on, and fails where pods
 // have moved since then.
-func (s *shop) refusedBounds(held bool, sizes map[string]int32) {
+func (s *env) refusedBounds(held bool, sizes map[string]int32) {
 	s.Helper()
 	clustertest.Wait(s, "the strategy to be refused", func() error {
 		br := s.release()
@@ -44,13 +44,13 @@ func (s *shop) refusedBounds(held bool, sizes map[string]int32) {
 // release go on or hands the Deployment back.
 func TestZeroBounds(t *testing.T) {
 	t.Parallel()
-	give := func(s *shop, strategy string) {
+	give := func(s *env, strategy string) {
 		s.kubectl("-n", s.ns, "patch", "batchrelease/web", "--type=merge", "-p", `{"spec":{"deploymentStrategy":`+strategy+`}}`)
 	}
 	atFirst := map[string]int32{"v1": 3, "v2": 1}
 	for name, tell := range map[string]func(*testing.T){
 		"with a release": func(t *testing.T) {
-			s, _ := shopWithController(t)
+			s, _ := newEnvWithController(t)
 			s.install(4)
 			s.plan("1", "100%")
 			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -72,7 +72,7 @@ func TestZeroBounds(t *testing.T) {
 		},
 		"in the middle, and the plan ends": func(t *testing.T) {
 			c := clustertest.Shared(t)
-			s := &shop{T: t, c: c, ns: c.Namespace(t)} // the watcher wants what cannot be: the plan's strategy back
+			s := &env{T: t, c: c, ns: c.Namespace(t)} // the watcher wants what cannot be: the plan's strategy back
 			startControllerIn(t, s.c, s.ns)
 			s.toGate(4)
 			give(s, zeroBounds)

@@ -59,8 +59,8 @@ func component(folder, tag string) map[string]string {
 // older than the last release or newer.
 func TestDistinctAuthor_Dormant(t *testing.T) {
 	t.Parallel()
-	for name, tell := range map[string]func(m *team, author *gittest.Key){
-		"before the last release, and a merge": func(m *team, author *gittest.Key) {
+	for name, tell := range map[string]func(m *signed, author *gittest.Key){
+		"before the last release, and a merge": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.Git("branch", "feat")
 			m.by(author, kustomized("images:\n"+rule("v2")))
@@ -69,54 +69,54 @@ func TestDistinctAuthor_Dormant(t *testing.T) {
 			m.by(&m.ada, gittest.Web("v2"))
 			m.merge(&m.ada, "feat")
 		},
-		"before the last release, and a commit": func(m *team, author *gittest.Key) {
+		"before the last release, and a commit": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(author, kustomized("images:\n"+rule("v2")))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"after the last release": func(m *team, author *gittest.Key) {
+		"after the last release": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", kustomized())))
 			m.by(author, kustomized("images:\n"+rule("v2")))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"a file that nothing uses yet": func(m *team, author *gittest.Key) {
+		"a file that nothing uses yet": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(author, component("c", "v1"))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
 			m.by(&m.ada, kustomized("components: [c]\n"))
 		},
-		"twice the same rule": func(m *team, author *gittest.Key) {
+		"twice the same rule": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(author, kustomized("images:\n"+rule("v2")))
 			m.by(author, reviewed("1", component("c", "v2"), kustomized("components: [c]\nimages:\n"+rule("v2"))))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"its own lines again": func(m *team, author *gittest.Key) {
+		"its own lines again": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(author, kustomized("images:\n"+rule("v2")))
 			m.by(author, kustomized("images: # of web\n"+strings.Replace(rule("v2"), "\n", " # v2\n", 1)))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"with what was released": func(m *team, author *gittest.Key) {
+		"with what was released": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.completed("v1", m.by(author, reviewed("2", kustomized("images:\n"+rule("v2")))))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"with an image that was released": func(m *team, author *gittest.Key) {
+		"with an image that was released": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.completed("v2", m.by(author, reviewed("1", gittest.Web("v2"), kustomized("images:\n"+rule("v3")))))
 			m.by(&m.ada, gittest.Web("v3"))
 		},
-		"with an image that another hides": func(m *team, author *gittest.Key) {
+		"with an image that another hides": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.completed("v2", m.by(author, reviewed("1", gittest.Web("v2"), kustomized("images:\n"+rule("v3")))))
 			tagged := strings.Replace(rule("v3"), "-", "- {name: registry.example.org/web, newTag: v3}\n-", 1)
 			m.by(&m.ada, kustomized("images:\n"+tagged))
 		},
-		"in a block whose tag another raises": func(m *team, author *gittest.Key) {
+		"in a block whose tag another raises": func(m *signed, author *gittest.Key) {
 			block := func(tag string) string {
 				return "images:\n- name: registry.example.org/web\n  newTag: " + tag + "\n" + rule("v3")
 			}
@@ -124,36 +124,36 @@ func TestDistinctAuthor_Dormant(t *testing.T) {
 			m.completed("v2", m.by(author, kustomized(block("v2"))))
 			m.by(&m.ada, kustomized(block("v3")))
 		},
-		"in a place with a present effect": func(m *team, author *gittest.Key) {
+		"in a place with a present effect": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, patched())
 			m.completed("v1", m.by(author, patched("patches:\n", mode("add", "", "safe"), mode("replace", "rel=2", "evil"))))
 			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
 		},
-		"in a place with a present effect, twice": func(m *team, author *gittest.Key) {
+		"in a place with a present effect, twice": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, patched())
 			m.completed("v1", m.by(author, patched("patches:\n", mode("add", "", "safe"), mode("replace", "rel=2", "evil"), mode("replace", "rel in (2)", "evil"))))
 			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
 		},
-		"in a line with a present effect": func(m *team, author *gittest.Key) {
+		"in a line with a present effect": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, patched())
 			flow := func(of, ops string) string { return "{target: {kind: Deployment" + of + "}, patch: '[" + ops + "]'}" }
 			m.completed("v1", m.by(author, patched("patches: ["+flow("", `{"op": "add", "path": "/spec/template/spec/containers/0/env", "value": [{"name": "MODE", "value": "safe"}]}`)+
 				", "+flow(", labelSelector: rel=2", `{"op": "replace", "path": "/spec/template/spec/containers/0/env/0/value", "value": "evil"}`)+"]\n")))
 			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
 		},
-		"in a place that another edits": func(m *team, author *gittest.Key) {
+		"in a place that another edits": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, patched())
 			m.by(author, patched("patches:\n", mode("add", "", "draft"), mode("replace", "rel=2", "evil")))
 			m.completed("v1", m.by(&m.ada, patched("patches:\n", mode("add", "", "safe"), mode("replace", "rel=2", "evil"))))
 			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
 		},
-		"hidden by another rule until then": func(m *team, author *gittest.Key) {
+		"hidden by another rule until then": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, patched())
 			m.by(author, patched("patches:\n", mode("add", "", "evil"), mode("replace", "rel!=2", "safe")))
 			m.completed("v1", m.by(&m.ada, reviewed("2", patched("patches:\n", mode("add", "", "evil"), mode("replace", "rel!=2", "safe")))))
 			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
 		},
-		"a merge with a change of its own": func(m *team, author *gittest.Key) {
+		"a merge with a change of its own": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.on("side")
 			m.by(&m.ada, map[string]string{"README.md": "x"})
@@ -165,7 +165,7 @@ func TestDistinctAuthor_Dormant(t *testing.T) {
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"beside lines that another rewrote": func(m *team, author *gittest.Key) {
+		"beside lines that another rewrote": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized("# one\n# two\n")))
 			m.by(author, kustomized("# 1\n# two\nimages:\n"+rule("v2")))
 			m.completed("v1", m.by(&m.ada, reviewed("2", kustomized("# I\n# two\nimages:\n"+rule("v2")))))
@@ -182,13 +182,13 @@ func TestDistinctAuthor_Dormant(t *testing.T) {
 // A commit without a listed signature may be the approver's.
 func TestDistinctAuthor_DormantUnsigned(t *testing.T) {
 	t.Parallel()
-	for name, author := range map[string]func(m *team) *gittest.Key{
-		"unsigned":       func(*team) *gittest.Key { return nil },
-		"an unknown key": func(m *team) *gittest.Key { return &m.eve },
+	for name, author := range map[string]func(m *signed) *gittest.Key{
+		"unsigned":       func(*signed) *gittest.Key { return nil },
+		"an unknown key": func(m *signed) *gittest.Key { return &m.eve },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newTeam(t)
+			m := newSigned(t)
 			v1 := m.by(nil, gittest.Web("v1"))
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(author(m), kustomized("images:\n"+rule("v2")))
@@ -206,31 +206,31 @@ func TestDistinctAuthor_DormantUnsigned(t *testing.T) {
 // change.
 func TestDistinctAuthor_NotDormant(t *testing.T) {
 	t.Parallel()
-	for name, tell := range map[string]func(m *team){
-		"the last release": func(m *team) {
+	for name, tell := range map[string]func(m *signed){
+		"the last release": func(m *signed) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.completed("v1", m.by(&m.grace, reviewed("2")))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"a rule for another tag": func(m *team) {
+		"a rule for another tag": func(m *signed) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(&m.grace, kustomized("images:\n"+rule("v9")))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"a rule that was released since": func(m *team) {
+		"a rule that was released since": func(m *signed) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(&m.grace, kustomized("images:\n"+rule("v2")))
 			m.completed("v2", m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.ada, reviewed("2"))
 		},
-		"a tag that another raises": func(m *team) {
+		"a tag that another raises": func(m *signed) {
 			tag := func(tag string) string { return "images:\n- name: registry.example.org/web\n  newTag: " + tag + "\n" }
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.completed("v2", m.by(&m.grace, kustomized(tag("v2"))))
 			m.by(&m.ada, kustomized(tag("v3")))
 		},
-		"a merge of an older branch": func(m *team) {
+		"a merge of an older branch": func(m *signed) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.Git("branch", "feat")
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
@@ -238,7 +238,7 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 			m.by(&m.ada, gittest.Web("v2"))
 			m.merge(&m.grace, "feat")
 		},
-		"other Deployments": func(m *team) {
+		"other Deployments": func(m *signed) {
 			api := func(tag string) map[string]string {
 				text, _, _ := strings.Cut(gittest.Web(tag)["deploy/web.yaml"], "---\n")
 				return map[string]string{"deploy/api.yaml": strings.ReplaceAll(text, "web", "api")}
@@ -251,7 +251,7 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 			m.by(&m.grace, api("v2"))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"the tag of another image, which another raises": func(m *team) {
+		"the tag of another image, which another raises": func(m *signed) {
 			block := func(tag string) string {
 				return "images:\n- name: registry.example.org/api\n  newTag: " + tag + "\n"
 			}
@@ -261,7 +261,7 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 			m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.ada, reviewed("3", kustomized(block("v2"))))
 		},
-		"one key of a generated ConfigMap": func(m *team) {
+		"one key of a generated ConfigMap": func(m *signed) {
 			config := func(a, b string) map[string]string {
 				return map[string]string{"deploy/a": a, "deploy/b": b}
 			}
@@ -270,28 +270,28 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 			m.completed("v1", m.by(&m.grace, config("2", "1")))
 			m.by(&m.ada, config("2", "2"))
 		},
-		"a patch that was released": func(m *team) {
+		"a patch that was released": func(m *signed) {
 			m.by(&m.ada, patched())
 			m.completed("v1", m.by(&m.grace, patched("patches:\n", mode("add", "", "one"), mode("replace", "rel=9", "two"))))
 			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
 		},
-		"a patch whose value another changes": func(m *team) {
+		"a patch whose value another changes": func(m *signed) {
 			m.by(&m.ada, patched())
 			m.completed("v1", m.by(&m.grace, patched("patches:\n", mode("add", "", "one"), mode("replace", "rel=9", "two"))))
 			m.by(&m.ada, patched("patches:\n", mode("add", "", "three"), mode("replace", "rel=9", "two")))
 		},
-		"the use of a file that another changes": func(m *team) {
+		"the use of a file that another changes": func(m *signed) {
 			m.by(&m.ada, reviewed("1", patched()))
 			m.completed("v1", m.by(&m.grace, patched("patches:\n- path: r.yaml\n")))
 			m.by(&m.ada, reviewed("2"))
 		},
-		"a generator whose file another changes": func(m *team) {
+		"a generator whose file another changes": func(m *signed) {
 			web := strings.Replace(gittest.Web("v1")["deploy/web.yaml"], "image: ", "envFrom: [{configMapRef: {name: c}}], image: ", 1)
 			m.by(&m.ada, map[string]string{"deploy/web.yaml": web, "deploy/a": "1", "deploy/kustomization.yaml": "resources: [web.yaml]\n"})
 			m.completed("v1", m.by(&m.grace, patched("configMapGenerator:\n- name: c\n  files: [a]\n  literals: [x=1, y=2]\n")))
 			m.by(&m.ada, map[string]string{"deploy/a": "2"})
 		},
-		"a component that was used": func(m *team) {
+		"a component that was used": func(m *signed) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(nil, component("c", "v1"))
 			m.by(&m.grace, component("d", "v9"))
@@ -301,7 +301,7 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newTeam(t)
+			m := newSigned(t)
 			v1 := m.by(nil, gittest.Web("v1"))
 			tell(m)
 			m.by(&m.grace, approvalOf(m.Head()))

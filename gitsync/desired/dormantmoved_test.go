@@ -39,8 +39,8 @@ func TestDistinctAuthor_DormantElsewhere(t *testing.T) {
 	const file = "deploy/kustomization.yaml"
 	withRule := func() map[string]string { return kustomized("images:\n" + rule("v2")) }
 	used := func(folder string) map[string]string { return kustomized("components: [" + folder + "]\n") }
-	for name, tell := range map[string]func(m *team, author *gittest.Key){
-		"a file that was renamed for a commit": func(m *team, author *gittest.Key) {
+	for name, tell := range map[string]func(m *signed, author *gittest.Key){
+		"a file that was renamed for a commit": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", kustomized())))
 			m.Sign(author)
 			m.Git("mv", file, "deploy/kustomization.yml")
@@ -49,7 +49,7 @@ func TestDistinctAuthor_DormantElsewhere(t *testing.T) {
 			m.by(author, withRule())
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"a file of a history of its own": func(m *team, author *gittest.Key) {
+		"a file of a history of its own": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", kustomized())))
 			m.Git("checkout", "-q", "--orphan", "side")
 			m.by(author, withRule())
@@ -60,7 +60,7 @@ func TestDistinctAuthor_DormantElsewhere(t *testing.T) {
 			m.by(author, nil)
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"a file that was a link": func(m *team, author *gittest.Key) {
+		"a file that was a link": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", kustomized())))
 			m.Git("mv", file, "deploy/k.yaml")
 			m.link("k.yaml", file)
@@ -69,7 +69,7 @@ func TestDistinctAuthor_DormantElsewhere(t *testing.T) {
 			m.by(author, withRule())
 			m.by(&m.ada, reviewed("2", gittest.Web("v2"), kustomized("images: # of web\n"+rule("v2"))))
 		},
-		"a folder that another moves": func(m *team, author *gittest.Key) {
+		"a folder that another moves": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v9"))))
 			m.by(author, map[string]string{"deploy/c/kustomization.yaml": component("c", "v9")["deploy/c/kustomization.yaml"] + rule("v2")})
 			m.Sign(&m.ada)
@@ -77,29 +77,29 @@ func TestDistinctAuthor_DormantElsewhere(t *testing.T) {
 			m.by(&m.ada, used("parts"))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"line ends that another converts": func(m *team, author *gittest.Key) {
+		"line ends that another converts": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", crlf(kustomized()))))
 			m.by(author, crlf(withRule()))
 			m.by(&m.ada, withRule())
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"an encoding that another converts": func(m *team, author *gittest.Key) {
+		"an encoding that another converts": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", map[string]string{file: utf16Of(kustomized()[file])})))
 			m.by(author, map[string]string{file: utf16Of(withRule()[file])})
 			m.by(&m.ada, withRule())
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"UTF-16 that another edits": func(m *team, author *gittest.Key) {
+		"UTF-16 that another edits": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", map[string]string{file: utf16Of(kustomized()[file])})))
 			m.by(author, map[string]string{file: utf16Of(withRule()[file])})
 			m.by(&m.ada, reviewed("1", gittest.Web("v2"), map[string]string{file: utf16Of("# web\n" + withRule()[file])}))
 		},
-		"a component beside the approvals": func(m *team, author *gittest.Key) {
+		"a component beside the approvals": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", used("approvals/c"), component("approvals/c", "v9"))))
 			m.by(author, map[string]string{"deploy/approvals/c/kustomization.yaml": component("approvals/c", "v9")["deploy/approvals/c/kustomization.yaml"] + rule("v2")})
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"a mount with the name of another": func(m *team, author *gittest.Key) {
+		"a mount with the name of another": func(m *signed, author *gittest.Key) {
 			web := func(tag, labels string) map[string]string {
 				text := strings.Replace(gittest.Web(tag)["deploy/web.yaml"], "image: ", "volumeMounts: [{name: cfg, mountPath: /etc/cfg}], image: ", 1)
 				return map[string]string{"deploy/web.yaml": strings.Replace(text, "metadata: {name: web", "metadata: {"+labels+"name: web", 1)}
@@ -119,8 +119,8 @@ func TestDistinctAuthor_DormantElsewhere(t *testing.T) {
 // An approver may have written what was released, wherever it is now.
 func TestDistinctAuthor_NotDormantElsewhere(t *testing.T) {
 	t.Parallel()
-	for name, tell := range map[string]func(m *team){
-		"a component that another moves": func(m *team) {
+	for name, tell := range map[string]func(m *signed){
+		"a component that another moves": func(m *signed) {
 			used := func(folder string) map[string]string { return kustomized("components: [" + folder + "]\n") }
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(&m.grace, component("c", "v1"))
@@ -130,14 +130,14 @@ func TestDistinctAuthor_NotDormantElsewhere(t *testing.T) {
 			m.by(&m.ada, used("parts"))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"line ends that another converts": func(m *team) {
+		"line ends that another converts": func(m *signed) {
 			m.by(&m.ada, reviewed("1", crlf(kustomized())))
 			m.by(&m.grace, crlf(kustomized("images:\n"+rule("v1"))))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
 			m.by(&m.ada, kustomized("images:\n"+rule("v1")))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"a file that was away": func(m *team) {
+		"a file that was away": func(m *signed) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(&m.grace, component("c", "v1"))
 			m.by(&m.grace, map[string]string{"deploy/c/kustomization.yaml": ""})
@@ -148,7 +148,7 @@ func TestDistinctAuthor_NotDormantElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newTeam(t)
+			m := newSigned(t)
 			v1 := m.by(nil, gittest.Web("v1"))
 			tell(m)
 			m.by(&m.grace, approvalOf(m.Head()))
@@ -169,7 +169,7 @@ func TestDistinctAuthor_LargeTexts(t *testing.T) {
 		}
 		return b.String()
 	}
-	m := newTeam(t)
+	m := newSigned(t)
 	v1 := m.by(nil, gittest.Web("v1"))
 	m.completed("v1", m.by(&m.ada, reviewed("1", kustomized())))
 	m.by(&m.grace, map[string]string{"deploy/notes.txt": lines("# one ")})

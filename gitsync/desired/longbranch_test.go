@@ -12,7 +12,7 @@ import (
 // the approval does not count, and its problem has the reason.
 func TestDistinctAuthor_LongSideBranch(t *testing.T) {
 	t.Parallel()
-	m := newTeam(t)
+	m := newSigned(t)
 	v1 := m.by(nil, gittest.Web("v1"))
 	m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1", "yy": "v1"})))
 	m.Git("checkout", "-q", "-b", "side")

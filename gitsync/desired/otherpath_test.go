@@ -21,27 +21,27 @@ func next(files map[string]string) map[string]string {
 func TestDistinctAuthor_OtherPath(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		tell func(m *team, author *gittest.Key)
+		tell func(m *signed, author *gittest.Key)
 		// others: an approval by another person than the author counts; own: the author's does.
 		others, own bool
 	}{
-		"copied with another image": {func(m *team, author *gittest.Key) {
+		"copied with another image": {func(m *signed, author *gittest.Key) {
 			m.by(author, next(gittest.Web("v2")))
 		}, true, false},
-		"copied as it was, and an image of another": {func(m *team, author *gittest.Key) {
+		"copied as it was, and an image of another": {func(m *signed, author *gittest.Key) {
 			m.by(author, next(gittest.Web("v1")))
 			m.by(&m.ada, next(gittest.Web("v2")))
 		}, true, false},
-		"copied with a rule, and an image of another": {func(m *team, author *gittest.Key) {
+		"copied with a rule, and an image of another": {func(m *signed, author *gittest.Key) {
 			m.by(author, next(reviewed("1", gittest.Web("v1"), kustomized("images:\n"+rule("v2")))))
 			m.by(&m.ada, next(gittest.Web("v2")))
 		}, true, false},
-		"a folder that was there": {func(m *team, author *gittest.Key) {
+		"a folder that was there": {func(m *signed, author *gittest.Key) {
 			m.by(author, next(gittest.Web("v2")))
 			m.completed("v1", m.by(&m.ada, reviewed("1")))
 			m.by(&m.ada, map[string]string{"README.md": "x"})
 		}, false, false},
-		"a folder that was there, and another's image": {func(m *team, author *gittest.Key) {
+		"a folder that was there, and another's image": {func(m *signed, author *gittest.Key) {
 			m.by(author, next(gittest.Web("v2")))
 			m.completed("v1", m.by(&m.ada, reviewed("1")))
 			m.by(&m.ada, next(gittest.Web("v3")))
@@ -50,7 +50,7 @@ func TestDistinctAuthor_OtherPath(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, own := range []bool{false, true} {
-				m := newTeam(t)
+				m := newSigned(t)
 				m.path = "next"
 				v1 := m.by(&m.ada, gittest.Web("v1"))
 				m.completed("v1", v1)

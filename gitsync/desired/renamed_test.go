@@ -11,7 +11,7 @@ import (
 )
 
 // rename moves a file with a key, and commits it with other files.
-func (m *team) rename(k *gittest.Key, from, to string, files map[string]string) string {
+func (m *signed) rename(k *gittest.Key, from, to string, files map[string]string) string {
 	m.t.Helper()
 	if err := os.MkdirAll(filepath.Join(m.Work, filepath.Dir(to)), 0o755); err != nil {
 		m.t.Fatal(err)
@@ -46,35 +46,35 @@ func TestDistinctAuthor_Renamed(t *testing.T) {
 	t.Parallel()
 	const web, a = "deploy/web.yaml", "deploy/a.yaml"
 	v := func(tag string) map[string]string { return at(a, web, gittest.Web(tag)) }
-	approvesAfter(t, map[string]func(m *team){
-		"since the last release": func(m *team) {
+	approvesAfter(t, map[string]func(m *signed){
+		"since the last release": func(m *signed) {
 			m.rename(&m.grace, web, a, nil)
 			m.by(&m.ada, v("v2"))
 		},
-		"before the last release": func(m *team) {
+		"before the last release": func(m *signed) {
 			m.rename(&m.grace, web, a, nil)
 			m.completed("v2", m.by(&m.ada, v("v2")))
 			m.by(&m.ada, v("v3"))
 		},
-		"into another folder": func(m *team) {
+		"into another folder": func(m *signed) {
 			m.rename(&m.grace, web, "deploy/x/web.yaml", nil)
 			m.by(&m.ada, at("deploy/x/web.yaml", web, gittest.Web("v2")))
 		},
-		"and written in another way": func(m *team) {
+		"and written in another way": func(m *signed) {
 			m.rename(&m.grace, web, a, nil)
 			m.by(&m.grace, at(a, web, block("v1")))
 			m.by(&m.ada, at(a, web, block("v2")))
 		},
-		"and written in another way at once": func(m *team) {
+		"and written in another way at once": func(m *signed) {
 			m.rename(&m.grace, web, a, at(a, web, block("v1")))
 			m.by(&m.ada, at(a, web, block("v2")))
 		},
-		"twice": func(m *team) {
+		"twice": func(m *signed) {
 			m.rename(&m.grace, web, "deploy/b.yaml", nil)
 			m.rename(&m.grace, "deploy/b.yaml", a, nil)
 			m.by(&m.ada, v("v2"))
 		},
-		"and again by another": func(m *team) {
+		"and again by another": func(m *signed) {
 			m.rename(&m.grace, web, "deploy/b.yaml", nil)
 			m.rename(&m.ada, "deploy/b.yaml", a, nil)
 			m.by(&m.ada, v("v2"))
@@ -87,41 +87,41 @@ func TestDistinctAuthor_RenamedBack(t *testing.T) {
 	t.Parallel()
 	const web, a = "deploy/web.yaml", "deploy/a.yaml"
 	v := func(tag string) map[string]string { return at(a, web, gittest.Web(tag)) }
-	approvesAfter(t, map[string]func(m *team){
-		"and back": func(m *team) {
+	approvesAfter(t, map[string]func(m *signed){
+		"and back": func(m *signed) {
 			m.rename(&m.grace, web, a, nil)
 			m.rename(&m.grace, a, web, nil)
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"and back by another": func(m *team) {
+		"and back by another": func(m *signed) {
 			m.rename(&m.grace, web, a, nil)
 			m.rename(&m.ada, a, web, nil)
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"back after another has renamed them": func(m *team) {
+		"back after another has renamed them": func(m *signed) {
 			m.rename(&m.ada, web, a, nil)
 			m.rename(&m.grace, a, web, nil)
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"the plan alone": func(m *team) {
+		"the plan alone": func(m *signed) {
 			deployment, plan, _ := strings.Cut(gittest.Web("v1")[web], "---\n")
 			m.completed("v1", m.by(&m.ada, map[string]string{web: deployment, "deploy/plan.yaml": plan}))
 			m.rename(&m.grace, "deploy/plan.yaml", "deploy/release.yaml", nil)
 			m.by(&m.ada, map[string]string{web: strings.Replace(deployment, ":v1", ":v2", 1)})
 		},
-		"with their kustomization": func(m *team) {
+		"with their kustomization": func(m *signed) {
 			m.completed("v1", m.by(&m.ada, listed("web.yaml")))
 			m.rename(&m.grace, web, a, listed("a.yaml"))
 			m.by(&m.ada, v("v2"))
 		},
-		"with a kustomization that another edits": func(m *team) {
+		"with a kustomization that another edits": func(m *signed) {
 			m.completed("v1", m.by(&m.ada, listed("web.yaml")))
 			m.rename(&m.grace, web, a, listed("a.yaml"))
 			files := listed("a.yaml # of web")
 			maps.Copy(files, v("v2"))
 			m.by(&m.ada, files)
 		},
-		"before the last release, with a kustomization that another edits": func(m *team) {
+		"before the last release, with a kustomization that another edits": func(m *signed) {
 			m.by(&m.ada, listed("web.yaml"))
 			m.rename(&m.grace, web, a, listed("a.yaml"))
 			m.completed("v2", m.by(&m.ada, v("v2")))
@@ -129,7 +129,7 @@ func TestDistinctAuthor_RenamedBack(t *testing.T) {
 			maps.Copy(files, v("v3"))
 			m.by(&m.ada, files)
 		},
-		"a folder": func(m *team) {
+		"a folder": func(m *signed) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v1"))))
 			m.rename(&m.grace, "deploy/c", "deploy/parts", used("parts"))
 			m.by(&m.ada, reviewed("2"))
@@ -145,15 +145,15 @@ func TestDistinctAuthor_SharedFile(t *testing.T) {
 	lines := func(first, second string) map[string]string {
 		return map[string]string{"deploy/a": first + "\n#\n#\n" + second + "\n"}
 	}
-	approvesAfter(t, map[string]func(m *team){
-		"of a generator": func(m *team) {
+	approvesAfter(t, map[string]func(m *signed){
+		"of a generator": func(m *signed) {
 			files := reviewed("1", patched(generated), lines("1", "1"))
 			files["deploy/web.yaml"] = text
 			m.by(&m.ada, files)
 			m.completed("v1", m.by(&m.grace, lines("2", "1")))
 			m.by(&m.ada, lines("2", "2"))
 		},
-		"of a branch that a forge squashes": func(m *team) {
+		"of a branch that a forge squashes": func(m *signed) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", kustomized())))
 			m.on("feat")
 			m.by(&m.ada, gittest.Web("v2"))
@@ -166,12 +166,12 @@ func TestDistinctAuthor_SharedFile(t *testing.T) {
 }
 
 // approvesAfter has grace approve histories in which she has no part in the change.
-func approvesAfter(t *testing.T, stories map[string]func(m *team)) {
+func approvesAfter(t *testing.T, stories map[string]func(m *signed)) {
 	t.Helper()
 	for name, tell := range stories {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newTeam(t)
+			m := newSigned(t)
 			v1 := m.by(&m.ada, gittest.Web("v1"))
 			m.completed("v1", v1)
 			tell(m)
@@ -195,37 +195,37 @@ func withRule(folder, old, tag string) map[string]string {
 // A move hides no rule with a later effect.
 func TestDistinctAuthor_DormantRenamed(t *testing.T) {
 	t.Parallel()
-	approvesOnlyOthersAfter(t, map[string]func(m *team, author *gittest.Key){
-		"with a rule, since the last release": func(m *team, author *gittest.Key) {
+	approvesOnlyOthersAfter(t, map[string]func(m *signed, author *gittest.Key){
+		"with a rule, since the last release": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v9"))))
 			m.rename(author, "deploy/c", "deploy/parts", reviewed("1", used("parts"), withRule("parts", "v9", "v2")))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"with a rule, before the last release": func(m *team, author *gittest.Key) {
+		"with a rule, before the last release": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", used("c"), component("c", "v9")))
 			m.rename(author, "deploy/c", "deploy/parts", reviewed("1", used("parts"), withRule("parts", "v9", "v2")))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"after a rule of the same person": func(m *team, author *gittest.Key) {
+		"after a rule of the same person": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v9"))))
 			m.by(author, withRule("c", "v9", "v2"))
 			m.rename(&m.grace, "deploy/c", "deploy/parts", used("parts"))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"before a rule of the same person": func(m *team, author *gittest.Key) {
+		"before a rule of the same person": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v9"))))
 			m.rename(&m.grace, "deploy/c", "deploy/parts", used("parts"))
 			m.by(author, withRule("parts", "v9", "v2"))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"of another's rule to a place that is used later": func(m *team, author *gittest.Key) {
+		"of another's rule to a place that is used later": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized(), component("attic", "v2")))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
 			m.rename(author, "deploy/attic", "deploy/c", nil)
 			m.by(&m.ada, reviewed("3", used("c"), gittest.Web("v2")))
 		},
-		"of another's rule to a place that had a file": func(m *team, author *gittest.Key) {
+		"of another's rule to a place that had a file": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v9"), withRule("attic", "v9", "v2"))))
 			m.by(author, map[string]string{"deploy/c/kustomization.yaml": ""})
 			m.rename(author, "deploy/attic/kustomization.yaml", "deploy/c/kustomization.yaml", nil)
@@ -238,8 +238,8 @@ func TestDistinctAuthor_DormantRenamed(t *testing.T) {
 func TestDistinctAuthor_DormantRenamedCrosswise(t *testing.T) {
 	t.Parallel()
 	const web, a = "deploy/web.yaml", "deploy/a.yaml"
-	approvesOnlyOthersAfter(t, map[string]func(m *team, author *gittest.Key){
-		"of two files that cross": func(m *team, author *gittest.Key) {
+	approvesOnlyOthersAfter(t, map[string]func(m *signed, author *gittest.Key){
+		"of two files that cross": func(m *signed, author *gittest.Key) {
 			parts := func(files map[string]string, first, second string) map[string]string {
 				return reviewed("1", used("c, d"), component("c", first), component("d", second), files)
 			}
@@ -249,7 +249,7 @@ func TestDistinctAuthor_DormantRenamedCrosswise(t *testing.T) {
 			m.rename(author, "deploy/e", "deploy/d", reviewed("1", used("c, d"), component("c", "v9"), withRule("d", "v8", "v2")))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"with another order of patches": func(m *team, author *gittest.Key) {
+		"with another order of patches": func(m *signed, author *gittest.Key) {
 			patch := func(value string) string {
 				return strings.Replace(reviewed(value)["deploy/r.yaml"], "{r: ", "{p: ", 1)
 			}
@@ -262,7 +262,7 @@ func TestDistinctAuthor_DormantRenamedCrosswise(t *testing.T) {
 			m.rename(author, "deploy/p.yaml", "deploy/z.yaml", patched("patches:\n", entry("q.yaml", "rel!=9"), entry("z.yaml", "rel=2")))
 			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
 		},
-		"of the manifest, with another image": func(m *team, author *gittest.Key) {
+		"of the manifest, with another image": func(m *signed, author *gittest.Key) {
 			m.rename(author, web, a, at(a, web, gittest.Web("v2")))
 			m.by(&m.ada, at(a, web, labelled("v2")))
 		},
@@ -276,29 +276,29 @@ func TestDistinctAuthor_MovedIn(t *testing.T) {
 	drafted := func(tags string) map[string]string {
 		return map[string]string{draft: component("c", tags)["deploy/c/kustomization.yaml"]}
 	}
-	after := func(tell func(m *team, author *gittest.Key)) func(m *team, author *gittest.Key) {
-		return func(m *team, author *gittest.Key) {
+	after := func(tell func(m *signed, author *gittest.Key)) func(m *signed, author *gittest.Key) {
+		return func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v9"))))
 			m.by(author, drafted("v2"))
 			tell(m, author)
 		}
 	}
-	approvesOnlyOthersAfter(t, map[string]func(m *team, author *gittest.Key){
-		"since the last release": after(func(m *team, _ *gittest.Key) {
+	approvesOnlyOthersAfter(t, map[string]func(m *signed, author *gittest.Key){
+		"since the last release": after(func(m *signed, _ *gittest.Key) {
 			m.rename(&m.ada, draft, "deploy/d/kustomization.yaml", used("c, d"))
 			m.by(&m.ada, gittest.Web("v2"))
 		}),
-		"by several moves": after(func(m *team, _ *gittest.Key) {
+		"by several moves": after(func(m *signed, _ *gittest.Key) {
 			m.rename(&m.ada, draft, "attic/kustomization.yaml", nil)
 			m.rename(&m.ada, "attic/kustomization.yaml", "deploy/d/kustomization.yaml", used("c, d"))
 			m.by(&m.ada, gittest.Web("v2"))
 		}),
-		"with an edit": after(func(m *team, _ *gittest.Key) {
+		"with an edit": after(func(m *signed, _ *gittest.Key) {
 			file := "deploy/d/kustomization.yaml"
 			m.rename(&m.ada, draft, file, reviewed("1", used("c, d"), map[string]string{file: "# of web\n" + drafted("v2")[draft]}))
 			m.by(&m.ada, gittest.Web("v2"))
 		}),
-		"before the last release": after(func(m *team, author *gittest.Key) {
+		"before the last release": after(func(m *signed, author *gittest.Key) {
 			m.by(author, drafted("v8"))
 			m.by(author, map[string]string{draft: drafted("v8")[draft] + rule("v2")})
 			m.rename(&m.ada, draft, "deploy/d/kustomization.yaml", used("c, d"))
@@ -312,15 +312,15 @@ func TestDistinctAuthor_MovedIn(t *testing.T) {
 func TestDistinctAuthor_NotMovedIn(t *testing.T) {
 	t.Parallel()
 	const web, draft = "deploy/web.yaml", "drafts/web.yaml"
-	approvesAfter(t, map[string]func(m *team){
-		"what was released": func(m *team) {
+	approvesAfter(t, map[string]func(m *signed){
+		"what was released": func(m *signed) {
 			m.by(&m.grace, at(draft, web, gittest.Web("v2")))
 			m.Git("rm", "-q", web)
 			m.rename(&m.ada, draft, "deploy/a.yaml", nil)
 			m.completed("v2", m.Head())
 			m.by(&m.ada, at("deploy/a.yaml", web, gittest.Web("v3")))
 		},
-		"a rule for another tag": func(m *team) {
+		"a rule for another tag": func(m *signed) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v9"))))
 			file := "drafts/kustomization.yaml"
 			m.by(&m.ada, map[string]string{file: component("c", "v9")["deploy/c/kustomization.yaml"]})
@@ -332,12 +332,12 @@ func TestDistinctAuthor_NotMovedIn(t *testing.T) {
 }
 
 // approvesOnlyOthersAfter is approvesOnlyOthers for histories after a release of v1.
-func approvesOnlyOthersAfter(t *testing.T, stories map[string]func(m *team, author *gittest.Key)) {
+func approvesOnlyOthersAfter(t *testing.T, stories map[string]func(m *signed, author *gittest.Key)) {
 	t.Helper()
 	for name, tell := range stories {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			approvesOnlyOthers(t, func(m *team, author *gittest.Key) {
+			approvesOnlyOthers(t, func(m *signed, author *gittest.Key) {
 				m.completed("v1", m.Head())
 				tell(m, author)
 			})
@@ -348,7 +348,7 @@ func approvesOnlyOthersAfter(t *testing.T, stories map[string]func(m *team, auth
 // A file that the approver has renamed hides no rule that no listed key signed.
 func TestDistinctAuthor_RenamedBeforeAnUnsignedRule(t *testing.T) {
 	t.Parallel()
-	m := newTeam(t)
+	m := newSigned(t)
 	v1 := m.by(&m.ada, gittest.Web("v1"))
 	m.by(&m.ada, reviewed("1", kustomized("components: [c]\n"), component("c", "v9")))
 	m.rename(&m.grace, "deploy/c", "deploy/parts", kustomized("components: [parts]\n"))

@@ -24,7 +24,7 @@ func TestSignedApprovals_Converted(t *testing.T) {
 	const encoding = "*.yaml working-tree-encoding=UTF-16\n"
 	attributes := func(text string) map[string]string { return map[string]string{".gitattributes": text} }
 	for name, tt := range map[string]story{
-		"from UTF-16": {"the planter wrote it", func(m *team) (string, string) {
+		"from UTF-16": {"the planter wrote it", func(m *signed) (string, string) {
 			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, map[string]string{approvalFile: inUTF16(files[approvalFile])})
 			m.by(&m.ada, map[string]string{"deploy/approvals/.gitattributes": encoding})
@@ -35,63 +35,63 @@ func TestSignedApprovals_Converted(t *testing.T) {
 			}
 			return "", "it changes only line ends, white space at line ends, the encoding"
 		}},
-		"while an attribute is set": {"git may have written it", func(m *team) (string, string) {
+		"while an attribute is set": {"git may have written it", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, attributes("*.yaml working-tree-encoding=ISO-8859-1\n"))
 			m.by(&m.grace, approvalOf(v2))
 			return "", "git converts the file when it is added, by the attribute working-tree-encoding=ISO-8859-1; take the attribute back"
 		}},
-		"by the commit that takes the attribute back": {"the file before may have been converted", func(m *team) (string, string) {
+		"by the commit that takes the attribute back": {"the file before may have been converted", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, attributes("*.yaml working-tree-encoding=ISO-8859-1\n"))
 			m.by(&m.grace, map[string]string{".gitattributes": "", approvalFile: approvalOf(v2)[approvalFile]})
 			return "", "git converts the file when it is added"
 		}},
-		"after the attribute was taken back": {"git converts nothing", func(m *team) (string, string) {
+		"after the attribute was taken back": {"git converts nothing", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, attributes("*.yaml working-tree-encoding=ISO-8859-1\n"))
 			m.by(&m.forge, attributes(""))
 			m.by(&m.grace, approvalOf(v2))
 			return "grace@example.org", ""
 		}},
-		"attributes of other files": {"they convert no approval", func(m *team) (string, string) {
+		"attributes of other files": {"they convert no approval", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, attributes("*.png filter=lfs diff=lfs merge=lfs -text\n*.ps1 working-tree-encoding=UTF-16LE\n* text=auto\n"))
 			m.by(&m.grace, approvalOf(v2))
 			return "grace@example.org", ""
 		}},
-		"from an encoding that is not known": {"an attribute of before may say which it is", func(m *team) (string, string) {
+		"from an encoding that is not known": {"an attribute of before may say which it is", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, map[string]string{approvalFile: "慰楖敳獲潩\n"})
 			m.by(&m.grace, approvalOf(v2))
 			return "", "deploy/approvals/web.yaml, which commit "
 		}},
-		"from the approver's own": {"all of it is the approver's", func(m *team) (string, string) {
+		"from the approver's own": {"all of it is the approver's", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, map[string]string{approvalFile: "later\n"})
 			m.by(&m.grace, approvalOf(v2))
 			return "grace@example.org", ""
 		}},
-		"removed, and then approved": {"git has no file to convert", func(m *team) (string, string) {
+		"removed, and then approved": {"git has no file to convert", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, map[string]string{approvalFile: "慰楖敳獲潩\n"})
 			m.by(&m.grace, map[string]string{approvalFile: ""})
 			m.by(&m.grace, approvalOf(v2))
 			return "grace@example.org", ""
 		}},
-		"of a file that is renamed": {"git converts it, too", func(m *team) (string, string) {
+		"of a file that is renamed": {"git converts it, too", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, map[string]string{"notes/n.bin": "\x00GITCRYPT\x00"})
 			m.by(&m.grace, map[string]string{"notes/n.bin": "", approvalFile: approvalOf(v2)[approvalFile]})
 			return "", "notes/n.bin, which commit "
 		}},
-		"beside text that is removed": {"it has other lines", func(m *team) (string, string) {
+		"beside text that is removed": {"it has other lines", func(m *signed) (string, string) {
 			m.by(&m.forge, map[string]string{"notes/a": "a\n", "notes/b": "b\n"})
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, map[string]string{"notes/a": "", "notes/b": "", approvalFile: approvalOf(v2)[approvalFile]})
 			return "grace@example.org", ""
 		}},
-		"line ends, of a long file that is renamed": {"the planter wrote it", func(m *team) (string, string) {
+		"line ends, of a long file that is renamed": {"the planter wrote it", func(m *signed) (string, string) {
 			text := approvalOf(m.by(&m.ada, gittest.Web("v2")))[approvalFile]
 			m.by(&m.forge, map[string]string{"deploy/notes/web.yaml": strings.ReplaceAll(text, "\n", "\r\n") + strings.Repeat("\r\n", 40_000)})
 			m.by(&m.forge, attributes("*.yaml text\n"))
@@ -100,18 +100,18 @@ func TestSignedApprovals_Converted(t *testing.T) {
 			m.by(&m.grace, nil)
 			return "", "the repository had it at deploy/notes/web.yaml before"
 		}},
-		"line ends, of a file with another extension": {"the planter wrote it", func(m *team) (string, string) {
+		"line ends, of a file with another extension": {"the planter wrote it", func(m *signed) (string, string) {
 			text := approvalOf(m.by(&m.ada, gittest.Web("v2")))[approvalFile]
 			m.by(&m.forge, map[string]string{"notes/web.txt": strings.ReplaceAll(text, "\n", "\r\n")})
 			m.by(&m.grace, map[string]string{"notes/web.txt": "", approvalFile: text})
 			return "", "the repository had it at notes/web.txt before"
 		}},
-		"a file that is too large": {"no approval is", func(m *team) (string, string) {
+		"a file that is too large": {"no approval is", func(m *signed) (string, string) {
 			text := approvalOf(m.by(&m.ada, gittest.Web("v2")))[approvalFile]
 			m.by(&m.grace, map[string]string{approvalFile: text + strings.Repeat("# mine\n", 10_000)})
 			return "", "bytes, and an approval has at most 65536"
 		}},
-		"names that are not plain": {"no version of it is found", func(m *team) (string, string) {
+		"names that are not plain": {"no version of it is found", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, map[string]string{approvalFile: strings.Replace(approvalOf(v2)[approvalFile], v2, v2[:39]+`\x`+hexOf(v2[39]), 1)})
 			return "", "does not have the names of what it approves in plain text"
@@ -136,7 +136,7 @@ func TestSignedApprovals_Reverts(t *testing.T) {
 		return files
 	}
 	// combined ends with a revert that opens the gate of step 0 again.
-	combined := func(m *team, by *team) string {
+	combined := func(m *signed, by *signed) string {
 		v2 := m.by(&m.ada, gittest.Web("v2"))
 		m.by(&m.forge, with(commented(v2, "1", "0"), "ok"))
 		m.by(&m.forge, with(map[string]string{approvalFile: strings.Replace(commented(v2, "1", "0")[approvalFile], "step: 0", "step: 00", 1)}, "broken"))
@@ -149,15 +149,15 @@ func TestSignedApprovals_Reverts(t *testing.T) {
 		return v2
 	}
 	for name, tt := range map[string]story{
-		"of another's commit": {"others wrote each line", func(m *team) (string, string) {
+		"of another's commit": {"others wrote each line", func(m *signed) (string, string) {
 			combined(m, m)
 			return "", known
 		}},
-		"of another's commit, changed by the approver": {"a signed change of the file is an approval", func(m *team) (string, string) {
+		"of another's commit, changed by the approver": {"a signed change of the file is an approval", func(m *signed) (string, string) {
 			m.by(&m.grace, commented(combined(m, m), "mine", "0"))
 			return "grace@example.org", ""
 		}},
-		"of lines of the approver and of another": {"another wrote the step", func(m *team) (string, string) {
+		"of lines of the approver and of another": {"another wrote the step", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, with(commented(v2, "mine", "1"), "ok"))
 			m.by(&m.forge, with(commented(v2, "mine", "0"), "ok"))
@@ -167,7 +167,7 @@ func TestSignedApprovals_Reverts(t *testing.T) {
 			m.Revert("HEAD~1")
 			return "", known
 		}},
-		"of versions that do not name the release": {"they were at the path", func(m *team) (string, string) {
+		"of versions that do not name the release": {"they were at the path", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			of := func(commit, step string) map[string]string {
 				text, _, _ := strings.Cut(approvalOf(v2)[approvalFile], "spec:")
@@ -184,7 +184,7 @@ func TestSignedApprovals_Reverts(t *testing.T) {
 			}
 			return "", known
 		}},
-		"of the approver's own commit": {"all of it is the approver's", func(m *team) (string, string) {
+		"of the approver's own commit": {"all of it is the approver's", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, with(commented(v2, "1", "0"), "ok"))
 			m.by(&m.grace, with(commented(v2, "1", "1"), "broken"))
@@ -193,27 +193,27 @@ func TestSignedApprovals_Reverts(t *testing.T) {
 			m.Revert("HEAD~1")
 			return "grace@example.org", ""
 		}},
-		"a step by hand, after the approver's own": {"all of it is the approver's", func(m *team) (string, string) {
+		"a step by hand, after the approver's own": {"all of it is the approver's", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, commented(v2, "1", "0"))
 			m.by(&m.grace, commented(v2, "1", "1"))
 			m.by(&m.grace, commented(v2, "1", "0"))
 			return "grace@example.org", ""
 		}},
-		"a step by hand, after another approver's": {"the step is the approver's", func(m *team) (string, string) {
+		"a step by hand, after another approver's": {"the step is the approver's", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.ada, commented(v2, "1", "0"))
 			m.by(&m.grace, commented(v2, "1", "1"))
 			return "grace@example.org", ""
 		}},
-		"a step by hand, after others' releases": {"the commit that it names is new", func(m *team) (string, string) {
+		"a step by hand, after others' releases": {"the commit that it names is new", func(m *signed) (string, string) {
 			m.by(&m.ada, commented(m.by(&m.ada, gittest.Web("v3")), "1", "1"))
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, commented(v2, "1", "0"))
 			m.by(&m.grace, commented(v2, "1", "1"))
 			return "grace@example.org", ""
 		}},
-		"a cherry-pick of the approver's own": {"the approver wrote it", func(m *team) (string, string) {
+		"a cherry-pick of the approver's own": {"the approver wrote it", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.on("feat")
 			m.by(&m.grace, commented(v2, "1", "1"))

@@ -18,25 +18,25 @@ func TestSignedApprovals_MadeOn(t *testing.T) {
 	t.Parallel()
 	const attribute = "*.yaml working-tree-encoding=UTF-7\n"
 	for name, tt := range map[string]story{
-		"while an attribute is set": {"a committer cannot keep it from counting", func(m *team) (string, string) {
+		"while an attribute is set": {"a committer cannot keep it from counting", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, map[string]string{".gitattributes": attribute})
 			m.by(&m.grace, madeOn(v2, m.Head()))
 			return "grace@example.org", ""
 		}},
-		"in the place of a file that is not readable": {"it was not converted from that one", func(m *team) (string, string) {
+		"in the place of a file that is not readable": {"it was not converted from that one", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, map[string]string{approvalFile: "慰楖敳獲潩\n"})
 			m.by(&m.grace, madeOn(v2, m.Head()))
 			return "grace@example.org", ""
 		}},
-		"beside removed files that are no text": {"it was made of none of them", func(m *team) (string, string) {
+		"beside removed files that are no text": {"it was made of none of them", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, map[string]string{"notes/a": "\x00a", "notes/b": "\x00b"})
 			m.by(&m.grace, map[string]string{"notes/a": "", "notes/b": "", approvalFile: madeOn(v2, m.Head())[approvalFile]})
 			return "grace@example.org", ""
 		}},
-		"rebased": {"no file since has that name", func(m *team) (string, string) {
+		"rebased": {"no file since has that name", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, map[string]string{approvalFile: "慰楖敳獲潩\n"})
 			on := m.Head()
@@ -44,28 +44,28 @@ func TestSignedApprovals_MadeOn(t *testing.T) {
 			m.by(&m.grace, madeOn(v2, on))
 			return "grace@example.org", ""
 		}},
-		"rebased, while an attribute is set": {"git may convert what came since", func(m *team) (string, string) {
+		"rebased, while an attribute is set": {"git may convert what came since", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			on := m.Head()
 			m.by(&m.forge, map[string]string{".gitattributes": attribute})
 			m.by(&m.grace, madeOn(v2, on))
 			return "", "git converts the file when it is added"
 		}},
-		"another wrote the name": {"the planter knew that commit", func(m *team) (string, string) {
+		"another wrote the name": {"the planter knew that commit", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			on := m.Head()
 			m.by(&m.forge, map[string]string{"notes/web.yaml": madeOn(v2, on)[approvalFile]})
 			m.by(&m.grace, madeOn(v2, on))
 			return "", "the repository had it at notes/web.yaml before"
 		}},
-		"another wrote the name, and git another encoding": {"git can have written it", func(m *team) (string, string) {
+		"another wrote the name, and git another encoding": {"git can have written it", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			text := madeOn(v2, v2)[approvalFile]
 			m.by(&m.forge, map[string]string{approvalFile: "# é\n" + text})
 			m.by(&m.grace, map[string]string{approvalFile: "# +AOk-\n" + text})
 			return "", "the repository had it at " + approvalFile + " before"
 		}},
-		"another hid the name": {"it is in another encoding", func(m *team) (string, string) {
+		"another hid the name": {"it is in another encoding", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			on := m.Head()
 			hidden := strings.NewReplacer(on, "ｘ"+on[1:], "step", "ｓtep").Replace(madeOn(v2, on)[approvalFile])
@@ -93,7 +93,7 @@ func TestSignedApprovals_WrittenInAnotherEncoding(t *testing.T) {
 	} {
 		for where, at := range map[string]string{"": approvalFile, ", of a file that is copied": "notes/web.yaml"} {
 			t.Run(name+where, func(t *testing.T) {
-				story{"the planter wrote it", func(m *team) (string, string) {
+				story{"the planter wrote it", func(m *signed) (string, string) {
 					text := approvalOf(m.by(&m.ada, gittest.Web("v2")))[approvalFile]
 					m.by(&m.forge, map[string]string{at: tt.planted + text})
 					m.by(&m.grace, map[string]string{approvalFile: tt.added + text})
@@ -103,20 +103,20 @@ func TestSignedApprovals_WrittenInAnotherEncoding(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]story{
-		"the names of wide characters": {"the planter wrote each of them", func(m *team) (string, string) {
+		"the names of wide characters": {"the planter wrote each of them", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			text := approvalOf(v2)[approvalFile]
 			m.by(&m.forge, map[string]string{"notes/web.txt": strings.ReplaceAll(text, v2, "０"+v2[1:])})
 			m.by(&m.grace, map[string]string{"notes/web.txt": "", approvalFile: text})
 			return "", "the repository had it at notes/web.txt before"
 		}},
-		"a comment of the approver's in place of another's": {"the approver wrote that", func(m *team) (string, string) {
+		"a comment of the approver's in place of another's": {"the approver wrote that", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, map[string]string{approvalFile: "# für web + api\n" + approvalOf(v2)[approvalFile]})
 			m.by(&m.grace, map[string]string{approvalFile: "# seen\n" + approvalOf(v2)[approvalFile]})
 			return "grace@example.org", ""
 		}},
-		"beside text of other languages": {"no line of that is in it", func(m *team) (string, string) {
+		"beside text of other languages": {"no line of that is in it", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, map[string]string{"README.md": "你好\n世界，世界\n再见\n世界\n"})
 			m.by(&m.forge, map[string]string{"a.json": "{\n\"ä\": \"b\"\n}\n", "a.png": "\x89PNG\r\n\x1a\n\x00\xff"})
@@ -137,7 +137,7 @@ func stepOn(commit, step string) string {
 
 // revertARename has another file replaced and removed, and grace approve step 0. She then
 // reverts what replaced that file. Git applies this to the approval.
-func (m *team) revertARename(author *gittest.Key) (release string) {
+func (m *signed) revertARename(author *gittest.Key) (release string) {
 	m.by(author, map[string]string{"notes/n.txt": stepOn("none", "1")})
 	change := m.by(&m.forge, map[string]string{"notes/n.txt": stepOn("none", "0")})
 	m.by(&m.forge, map[string]string{"notes/n.txt": ""})
@@ -157,20 +157,20 @@ func TestSignedApprovals_RevertOfARename(t *testing.T) {
 	t.Parallel()
 	const made = "git makes the same of the file before by a revert"
 	for name, tt := range map[string]story{
-		"of another's file": {"another wrote the line", func(m *team) (string, string) {
+		"of another's file": {"another wrote the line", func(m *signed) (string, string) {
 			m.revertARename(&m.forge)
 			return "", made
 		}},
-		"of the approver's file": {"the approver wrote the line", func(m *team) (string, string) {
+		"of the approver's file": {"the approver wrote the line", func(m *signed) (string, string) {
 			m.revertARename(&m.grace)
 			return "grace@example.org", ""
 		}},
-		"and changed by the approver": {"the approver saw the file", func(m *team) (string, string) {
+		"and changed by the approver": {"the approver saw the file", func(m *signed) (string, string) {
 			v2 := m.revertARename(&m.forge)
 			m.by(&m.grace, map[string]string{approvalFile: "# mine\n" + stepOn(v2, "1")})
 			return "grace@example.org", ""
 		}},
-		"of two commits at once": {"another wrote the lines", func(m *team) (string, string) {
+		"of two commits at once": {"another wrote the lines", func(m *signed) (string, string) {
 			two := func(text string) string { return strings.Replace(text, "# 2", "# two", 1) }
 			m.by(&m.forge, map[string]string{"notes/n.txt": stepOn("none", "1")})
 			m.by(&m.forge, map[string]string{"notes/n.txt": stepOn("none", "0")})

@@ -19,7 +19,7 @@ func commented(commit, first, step string) map[string]string {
 func TestSignedApprovals_Merges(t *testing.T) {
 	t.Parallel()
 	const merged = "it is a merge, and none of its parents has the file like this"
-	conflict := func(m *team, file, resolved string) {
+	conflict := func(m *signed, file, resolved string) {
 		m.Git("checkout", "-q", "main")
 		m.Sign(&m.grace)
 		merge := exec.CommandContext(m.t.Context(), "git", "merge", "-q", "--no-ff", "-m", "Merge", "feat")
@@ -29,7 +29,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 		m.by(&m.grace, map[string]string{file: resolved})
 	}
 	for name, tt := range map[string]story{
-		"combined by git": {"others wrote both sides", func(m *team) (string, string) {
+		"combined by git": {"others wrote both sides", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, commented(v2, "1", "0"))
 			m.Git("branch", "feat")
@@ -39,7 +39,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			m.merge(&m.grace, "feat")
 			return "", merged
 		}},
-		"combined by git, with the approver's own": {"an outsider wrote the step", func(m *team) (string, string) {
+		"combined by git, with the approver's own": {"an outsider wrote the step", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, commented(v2, "1", "0"))
 			m.Git("branch", "feat")
@@ -49,7 +49,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			m.merge(&m.grace, "feat")
 			return "", merged
 		}},
-		"combined of three branches": {"others wrote all", func(m *team) (string, string) {
+		"combined of three branches": {"others wrote all", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, commented(v2, "1", "0"))
 			m.Git("branch", "feat")
@@ -62,7 +62,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			m.merge(&m.grace, "feat", "more")
 			return "", merged
 		}},
-		"added by a merge": {"a merge makes no approval, also by the approver's hand", func(m *team) (string, string) {
+		"added by a merge": {"a merge makes no approval, also by the approver's hand", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.on("feat")
 			m.by(&m.ada, map[string]string{"README.md": "x"})
@@ -73,7 +73,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			m.by(&m.grace, approvalOf(v2))
 			return "", merged
 		}},
-		"a conflict in the approval": {"lines of it may be others'", func(m *team) (string, string) {
+		"a conflict in the approval": {"lines of it may be others'", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, commented(v2, "1", "0"))
 			m.Git("branch", "feat")
@@ -83,7 +83,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			conflict(m, approvalFile, commented(v2, "I", "1")[approvalFile])
 			return "", merged
 		}},
-		"combined, and copied by the approver": {"a copy is what the merge made", func(m *team) (string, string) {
+		"combined, and copied by the approver": {"a copy is what the merge made", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, commented(v2, "1", "0"))
 			m.Git("branch", "feat")
@@ -94,7 +94,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			m.by(&m.grace, map[string]string{approvalFile: "", "deploy/approvals/more/web.yaml": commented(v2, "first", "1")[approvalFile]})
 			return "", "the repository had it at deploy/approvals/web.yaml before, by merge "
 		}},
-		"combined, and changed by the approver": {"a signed change of the file is an approval", func(m *team) (string, string) {
+		"combined, and changed by the approver": {"a signed change of the file is an approval", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, commented(v2, "1", "0"))
 			m.Git("branch", "feat")
@@ -105,7 +105,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			m.by(&m.grace, commented(v2, "mine", "1"))
 			return "grace@example.org", ""
 		}},
-		"the approver's own on a branch": {"the commit on the branch brought it", func(m *team) (string, string) {
+		"the approver's own on a branch": {"the commit on the branch brought it", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.on("feat")
 			m.by(&m.grace, approvalOf(v2))
@@ -114,7 +114,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			m.merge(&m.grace, "feat")
 			return "grace@example.org", ""
 		}},
-		"the approver's own on one of two branches": {"the commit on the branch brought it", func(m *team) (string, string) {
+		"the approver's own on one of two branches": {"the commit on the branch brought it", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.on("more")
 			m.by(&m.ada, map[string]string{"README.md": "x"})
@@ -126,7 +126,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			m.merge(&m.forge, "feat", "more")
 			return "grace@example.org", ""
 		}},
-		"a conflict elsewhere": {"the merge has the approval of the branch", func(m *team) (string, string) {
+		"a conflict elsewhere": {"the merge has the approval of the branch", func(m *signed) (string, string) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.on("feat")
 			m.by(&m.grace, map[string]string{"README.md": "one", approvalFile: approvalOf(v2)[approvalFile]})
@@ -152,7 +152,7 @@ func TestSignedApprovals_WhiteSpace(t *testing.T) {
 		return map[string]string{approvalFile: strings.Replace(files[approvalFile], old, new, 1)}
 	}
 	for name, tt := range map[string]story{
-		"git add --renormalize": {"git wrote the change", func(m *team) (string, string) {
+		"git add --renormalize": {"git wrote the change", func(m *signed) (string, string) {
 			m.Git("config", "core.autocrlf", "false")
 			m.by(&m.forge, crlf(approvalOf(m.by(&m.ada, gittest.Web("v2")))))
 			m.by(&m.ada, map[string]string{".gitattributes": "* text=auto\n"})
@@ -163,7 +163,7 @@ func TestSignedApprovals_WhiteSpace(t *testing.T) {
 			}
 			return "", space
 		}},
-		"the value of $Id$": {"git wrote the change", func(m *team) (string, string) {
+		"the value of $Id$": {"git wrote the change", func(m *signed) (string, string) {
 			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, more(files, "spec", "# $Id: one$\nspec"))
 			m.by(&m.ada, map[string]string{".gitattributes": "*.yaml ident\n"})
@@ -174,44 +174,44 @@ func TestSignedApprovals_WhiteSpace(t *testing.T) {
 			}
 			return "", space
 		}},
-		"white space at the end of a line": {"as git apply --whitespace=fix does", func(m *team) (string, string) {
+		"white space at the end of a line": {"as git apply --whitespace=fix does", func(m *signed) (string, string) {
 			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, more(files, "\nspec", " \t\nspec"))
 			m.by(&m.grace, files)
 			return "", space
 		}},
-		"a byte order mark": {"no reader sees it", func(m *team) (string, string) {
+		"a byte order mark": {"no reader sees it", func(m *signed) (string, string) {
 			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, more(files, "apiVersion", "\ufeffapiVersion"))
 			m.by(&m.grace, files)
 			return "", space
 		}},
-		"the line end of the file": {"editors add it", func(m *team) (string, string) {
+		"the line end of the file": {"editors add it", func(m *signed) (string, string) {
 			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, map[string]string{approvalFile: strings.TrimSuffix(files[approvalFile], "\n")})
 			m.by(&m.grace, files)
 			return "", space
 		}},
-		"copied with other line ends": {"a copy is what the committer wrote", func(m *team) (string, string) {
+		"copied with other line ends": {"a copy is what the committer wrote", func(m *signed) (string, string) {
 			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, map[string]string{"staging/web.yaml": crlf(files)[approvalFile]})
 			m.by(&m.grace, files)
 			return "", "the repository had it at staging/web.yaml before, by commit "
 		}},
-		"brought back with other line ends": {"it is what the committer wrote", func(m *team) (string, string) {
+		"brought back with other line ends": {"it is what the committer wrote", func(m *signed) (string, string) {
 			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, crlf(files))
 			m.by(&m.ada, map[string]string{approvalFile: ""})
 			m.by(&m.grace, files)
 			return "", "the repository had it at deploy/approvals/web.yaml before, by commit "
 		}},
-		"with a comment": {"a signed change of the file is an approval", func(m *team) (string, string) {
+		"with a comment": {"a signed change of the file is an approval", func(m *signed) (string, string) {
 			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, crlf(files))
 			m.by(&m.grace, more(files, "spec", "# mine\nspec"))
 			return "grace@example.org", ""
 		}},
-		"the approver's own, copied with other line ends": {"it is the approver's", func(m *team) (string, string) {
+		"the approver's own, copied with other line ends": {"it is the approver's", func(m *signed) (string, string) {
 			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.grace, map[string]string{"staging/web.yaml": crlf(files)[approvalFile]})
 			m.by(&m.grace, files)

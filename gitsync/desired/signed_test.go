@@ -26,8 +26,8 @@ func approvalOf(commit string) map[string]string {
 	return map[string]string{approvalFile: "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: shop}\nspec: {revision: abc, commit: \"" + commit + "\", step: 0}\n"}
 }
 
-// team is whose keys these stories have.
-type team struct {
+// signed is a repository of signed commits, and whose keys those have.
+type signed struct {
 	*gittest.Repo
 	t                      *testing.T
 	ada, grace, forge, eve gittest.Key
@@ -41,10 +41,10 @@ type team struct {
 	path string
 }
 
-func newTeam(t *testing.T) *team {
+func newSigned(t *testing.T) *signed {
 	t.Helper()
 	key := func() gittest.Key { return gittest.NewSSHKey(t, "ed25519", "") }
-	m := &team{t: t, Repo: gittest.NewRepo(t), ada: key(), grace: key(), forge: key(), eve: key()}
+	m := &signed{t: t, Repo: gittest.NewRepo(t), ada: key(), grace: key(), forge: key(), eve: key()}
 	parse := func(lines ...string) *signature.Keys {
 		keys, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte(strings.Join(lines, "\n"))})
 		if err != nil {
@@ -58,22 +58,22 @@ func newTeam(t *testing.T) *team {
 }
 
 // by commits with a key, or none.
-func (m *team) by(k *gittest.Key, files map[string]string) string {
+func (m *signed) by(k *gittest.Key, files map[string]string) string {
 	m.Sign(k)
 	return m.Commit(files)
 }
 
 // merge merges a branch into main with a key, or none.
-func (m *team) merge(k *gittest.Key, branch string, args ...string) {
+func (m *signed) merge(k *gittest.Key, branch string, args ...string) {
 	m.Git("checkout", "-q", "main")
 	m.Sign(k)
 	m.Git(append([]string{"merge", "-q", "--no-ff", "-m", "Merge " + branch}, append(args, branch)...)...)
 }
 
-func (m *team) on(branch string) { m.Git("checkout", "-q", "-B", branch) }
+func (m *signed) on(branch string) { m.Git("checkout", "-q", "-B", branch) }
 
 // approve says what becomes of the approval at the tip of main.
-func (m *team) approve(t *testing.T, synced string, distinct bool) (*v1alpha1.Approval, string) {
+func (m *signed) approve(t *testing.T, synced string, distinct bool) (*v1alpha1.Approval, string) {
 	t.Helper()
 	m.Git("checkout", "-q", "main")
 	m.Push("--force")
@@ -110,12 +110,12 @@ type story struct {
 	reason string
 	// tell begins after v1 is synced, and returns who is recorded, or what is
 	// said.
-	tell func(m *team) (by, says string)
+	tell func(m *signed) (by, says string)
 }
 
 func (st story) test(t *testing.T, distinct bool) {
 	t.Parallel()
-	m := newTeam(t)
+	m := newSigned(t)
 	v1 := m.by(nil, gittest.Web("v1"))
 	by, says := st.tell(m)
 	got, ignored := m.approve(t, v1, distinct)
@@ -131,49 +131,49 @@ func TestSignedApprovals(t *testing.T) {
 	t.Parallel()
 	readme := func(s string) map[string]string { return map[string]string{"README.md": s} }
 	for name, tt := range map[string]story{
-		"signed": {"by a listed key; commits on top need none", func(m *team) (string, string) {
+		"signed": {"by a listed key; commits on top need none", func(m *signed) (string, string) {
 			m.by(&m.grace, approvalOf(m.by(nil, gittest.Web("v2"))))
 			m.by(nil, readme("x"))
 			return "grace@example.org", ""
 		}},
-		"unsigned": {"anybody could have written it", func(m *team) (string, string) {
+		"unsigned": {"anybody could have written it", func(m *signed) (string, string) {
 			m.by(nil, approvalOf(m.by(&m.ada, gittest.Web("v2"))))
 			return "", "it is not signed"
 		}},
-		"an unknown key": {"eve's key is not listed", func(m *team) (string, string) {
+		"an unknown key": {"eve's key is not listed", func(m *signed) (string, string) {
 			m.by(&m.eve, approvalOf(m.by(nil, gittest.Web("v2"))))
 			return "", "a key that is not listed: ssh-ed25519 SHA256:"
 		}},
-		"a key for commits only": {"the keys of spec.verify approve nothing", func(m *team) (string, string) {
+		"a key for commits only": {"the keys of spec.verify approve nothing", func(m *signed) (string, string) {
 			m.by(&m.forge, approvalOf(m.by(nil, gittest.Web("v2"))))
 			return "", "a key that is not listed"
 		}},
-		"rewritten after signing": {"the content that stands there is not what was signed", func(m *team) (string, string) {
+		"rewritten after signing": {"the content that stands there is not what was signed", func(m *signed) (string, string) {
 			v2 := m.by(nil, gittest.Web("v2"))
 			m.by(&m.grace, approvalOf("0123456"))
 			m.by(nil, approvalOf(v2))
 			return "", "it is not signed"
 		}},
-		"the signed one came later": {"a signature counts for what the commit brought, not for what it found", func(m *team) (string, string) {
+		"the signed one came later": {"a signature counts for what the commit brought, not for what it found", func(m *signed) (string, string) {
 			m.by(nil, approvalOf(m.by(nil, gittest.Web("v2"))))
 			m.by(&m.grace, readme("x"))
 			return "", "it is not signed"
 		}},
-		"merged by a forge": {"what counts is the commit on the branch", func(m *team) (string, string) {
+		"merged by a forge": {"what counts is the commit on the branch", func(m *signed) (string, string) {
 			v2 := m.by(nil, gittest.Web("v2"))
 			m.on("approve")
 			m.by(&m.grace, approvalOf(v2))
 			m.merge(&m.forge, "approve")
 			return "grace@example.org", ""
 		}},
-		"merged with a signature": {"who merges did not write it", func(m *team) (string, string) {
+		"merged with a signature": {"who merges did not write it", func(m *signed) (string, string) {
 			v2 := m.by(nil, gittest.Web("v2"))
 			m.on("approve")
 			m.by(nil, approvalOf(v2))
 			m.merge(&m.grace, "approve")
 			return "", "it is not signed"
 		}},
-		"squashed by a forge": {"the approver's signature is lost", func(m *team) (string, string) {
+		"squashed by a forge": {"the approver's signature is lost", func(m *signed) (string, string) {
 			v2 := m.by(nil, gittest.Web("v2"))
 			m.on("approve")
 			m.by(&m.grace, approvalOf(v2))
@@ -182,35 +182,35 @@ func TestSignedApprovals(t *testing.T) {
 			m.by(&m.forge, nil)
 			return "", "a key that is not listed"
 		}},
-		"a second file": {"an unsigned one keeps no signed one from counting", func(m *team) (string, string) {
+		"a second file": {"an unsigned one keeps no signed one from counting", func(m *signed) (string, string) {
 			v2 := m.by(nil, gittest.Web("v2"))
 			m.by(&m.grace, approvalOf(v2))
 			m.by(nil, map[string]string{"deploy/approvals/a.yaml": approvalOf(v2)[approvalFile] + "# mine\n"})
 			return "grace@example.org", "deploy/approvals/a.yaml: BatchApproval"
 		}},
-		"a link": {"a file that was signed elsewhere approves nothing when somebody links it", func(m *team) (string, string) {
+		"a link": {"a file that was signed elsewhere approves nothing when somebody links it", func(m *signed) (string, string) {
 			m.by(&m.grace, map[string]string{"notes.yaml": approvalOf(m.by(nil, gittest.Web("v2")))[approvalFile]})
 			m.link("../../notes.yaml", approvalFile)
 			m.by(nil, nil)
 			return "", "a symbolic link is on the way to its file"
 		}},
-		"a link that was there before": {"who signs a file elsewhere does not see where it leads", func(m *team) (string, string) {
+		"a link that was there before": {"who signs a file elsewhere does not see where it leads", func(m *signed) (string, string) {
 			m.link("../staging", "deploy/approvals")
 			m.by(nil, nil)
 			m.by(&m.grace, map[string]string{"staging/web.yaml": approvalOf(m.by(nil, gittest.Web("v2")))[approvalFile]})
 			return "", "a symbolic link is on the way to its file"
 		}},
-		"a part of the commit": {"others that begin like it are made in minutes", func(m *team) (string, string) {
+		"a part of the commit": {"others that begin like it are made in minutes", func(m *signed) (string, string) {
 			m.by(&m.grace, approvalOf(m.by(nil, gittest.Web("v2"))[:12]))
 			return "", "is a part of a commit"
 		}},
-		"without a namespace": {"a file says by itself what it approves", func(m *team) (string, string) {
+		"without a namespace": {"a file says by itself what it approves", func(m *signed) (string, string) {
 			files := approvalOf(m.by(nil, gittest.Web("v2")))
 			files[approvalFile] = strings.Replace(files[approvalFile], ", namespace: shop", "", 1)
 			m.by(&m.grace, files)
 			return "", "metadata.namespace: is not set"
 		}},
-		"with another document": {"who signs one signs both", func(m *team) (string, string) {
+		"with another document": {"who signs one signs both", func(m *signed) (string, string) {
 			v2 := m.by(nil, gittest.Web("v2"))
 			other := strings.Replace(approvalOf(v2)[approvalFile], "name: web", "name: api", 1)
 			m.by(nil, map[string]string{approvalFile: approvalOf(v2)[approvalFile] + "---\n" + other})
@@ -226,29 +226,29 @@ func TestDistinctAuthor(t *testing.T) {
 	t.Parallel()
 	readme := func(s string) map[string]string { return map[string]string{"README.md": s} }
 	for name, tt := range map[string]story{
-		"by another": {"ada's change, grace's approval", func(m *team) (string, string) {
+		"by another": {"ada's change, grace's approval", func(m *signed) (string, string) {
 			m.by(&m.grace, approvalOf(m.by(&m.ada, gittest.Web("v2"))))
 			return "grace@example.org", ""
 		}},
-		"by the author": {"one person is not two", func(m *team) (string, string) {
+		"by the author": {"one person is not two", func(m *signed) (string, string) {
 			m.by(&m.ada, approvalOf(m.by(&m.ada, gittest.Web("v2"))))
 			return "", "is signed by ada@example.org (SHA256:"
 		}},
-		"an author's name": {"anybody can write any name", func(m *team) (string, string) {
+		"an author's name": {"anybody can write any name", func(m *signed) (string, string) {
 			m.Author = "Mallory <mallory@example.org>"
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.ada, approvalOf(v2))
 			return "", "is signed by ada@example.org"
 		}},
-		"an unsigned change": {"grace may have written it", func(m *team) (string, string) {
+		"an unsigned change": {"grace may have written it", func(m *signed) (string, string) {
 			m.by(&m.grace, approvalOf(m.by(nil, gittest.Web("v2"))))
 			return "", "cannot be shown: commit "
 		}},
-		"a change by an unknown key": {"it may be a second key of grace's", func(m *team) (string, string) {
+		"a change by an unknown key": {"it may be a second key of grace's", func(m *signed) (string, string) {
 			m.by(&m.grace, approvalOf(m.by(&m.eve, gittest.Web("v2"))))
 			return "", "cannot be shown: commit "
 		}},
-		"a change that a forge merged": {"the merge is nobody's change; those on the branch count", func(m *team) (string, string) {
+		"a change that a forge merged": {"the merge is nobody's change; those on the branch count", func(m *signed) (string, string) {
 			m.on("v2")
 			m.by(&m.ada, readme("v2"))
 			m.by(&m.ada, gittest.Web("v2"))
@@ -256,7 +256,7 @@ func TestDistinctAuthor(t *testing.T) {
 			m.by(&m.grace, approvalOf(m.Head()))
 			return "grace@example.org", ""
 		}},
-		"one of two authors": {"grace has a part in the change", func(m *team) (string, string) {
+		"one of two authors": {"grace has a part in the change", func(m *signed) (string, string) {
 			m.on("v2")
 			m.by(&m.grace, gittest.Web("v2"))
 			m.by(&m.ada, gittest.Web("v3"))
@@ -264,7 +264,7 @@ func TestDistinctAuthor(t *testing.T) {
 			m.by(&m.grace, approvalOf(m.Head()))
 			return "", "is signed by grace@example.org"
 		}},
-		"who wrote of something else": {"grace has no part in what is released", func(m *team) (string, string) {
+		"who wrote of something else": {"grace has no part in what is released", func(m *signed) (string, string) {
 			m.on("v2")
 			m.by(&m.grace, readme("v2"))
 			m.by(&m.grace, map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"})
@@ -273,7 +273,7 @@ func TestDistinctAuthor(t *testing.T) {
 			m.by(&m.grace, approvalOf(m.Head()))
 			return "grace@example.org", ""
 		}},
-		"a merge with a change of its own": {"nobody else has signed what the merge brings", func(m *team) (string, string) {
+		"a merge with a change of its own": {"nobody else has signed what the merge brings", func(m *signed) (string, string) {
 			m.on("v2")
 			m.by(&m.ada, readme("v2"))
 			m.merge(nil, "v2", "--no-commit")
@@ -304,20 +304,20 @@ func broken(image string) map[string]string {
 
 // released makes the cluster's side one where a commit was released last and another
 // one, of an image, is under way.
-func (m *team) underWay(released, image, commit string) {
+func (m *signed) underWay(released, image, commit string) {
 	m.live = liveAt(image, commit)
 	m.live.Spec.ApprovalsSince = &v1alpha1.ApprovalsSince{AppliedCommit: released, ObservedCommit: commit, ReleasedCommit: released}
 	m.live.Status.Phase, m.live.Status.UpdateCommit = v1alpha1.PhaseRollingUpdate, commit
 }
 
 // completed makes it one where a commit was released last, and nothing since.
-func (m *team) completed(image, commit string) {
+func (m *signed) completed(image, commit string) {
 	m.live = liveAt(image, commit)
 	m.live.Status.Phase, m.live.Status.UpdateCommit = v1alpha1.PhaseCompleted, commit
 }
 
 // mergeOf puts a merge on main with the tree of a commit and these parents.
-func (m *team) mergeOf(k *gittest.Key, of string, parents ...string) {
+func (m *signed) mergeOf(k *gittest.Key, of string, parents ...string) {
 	m.Git("checkout", "-q", "main")
 	m.Sign(k)
 	args := []string{"commit-tree", "-m", "Merge"}
@@ -336,15 +336,15 @@ func (m *team) mergeOf(k *gittest.Key, of string, parents ...string) {
 // approve the same by another.
 func TestDistinctAuthor_Origins(t *testing.T) {
 	t.Parallel()
-	for name, tell := range map[string]func(m *team, author *gittest.Key){
-		"a merge brings back what was taken back": func(m *team, author *gittest.Key) {
+	for name, tell := range map[string]func(m *signed, author *gittest.Key){
+		"a merge brings back what was taken back": func(m *signed, author *gittest.Key) {
 			v1 := m.Head()
 			v2 := m.by(author, gittest.Web("v2"))
 			reverted := m.by(&m.ada, gittest.Web("v1"))
 			m.completed("v1", v1)
 			m.mergeOf(&m.ada, v2, reverted, v2)
 		},
-		"such a merge, after the way back has ended": func(m *team, author *gittest.Key) {
+		"such a merge, after the way back has ended": func(m *signed, author *gittest.Key) {
 			v1 := m.Head()
 			v2 := m.by(author, gittest.Web("v2"))
 			reverted := m.by(&m.ada, gittest.Web("v1"))
@@ -353,7 +353,7 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 			m.live.Status.History = []v1alpha1.ReleaseRecord{{Commit: v2, Outcome: v1alpha1.OutcomeRolledBack}}
 			m.mergeOf(&m.ada, v2, reverted, v2)
 		},
-		"such a merge, with a change on top": func(m *team, author *gittest.Key) {
+		"such a merge, with a change on top": func(m *signed, author *gittest.Key) {
 			v1 := m.Head()
 			v2 := m.by(author, gittest.Web("v2"))
 			reverted := m.by(&m.ada, gittest.Web("v1"))
@@ -361,7 +361,7 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 			m.mergeOf(&m.forge, v2, reverted, v2)
 			m.by(&m.ada, labelled("v2"))
 		},
-		"a merge to an older state": func(m *team, author *gittest.Key) {
+		"a merge to an older state": func(m *signed, author *gittest.Key) {
 			m.on("side")
 			side := m.by(&m.ada, map[string]string{"README.md": "x"})
 			m.Git("checkout", "-q", "main")
@@ -369,7 +369,7 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 			m.completed("v2", v2)
 			m.mergeOf(author, side, v2, side)
 		},
-		"the same with the parents in the other order": func(m *team, author *gittest.Key) {
+		"the same with the parents in the other order": func(m *signed, author *gittest.Key) {
 			m.on("side")
 			side := m.by(&m.ada, map[string]string{"README.md": "x"})
 			m.Git("checkout", "-q", "main")
@@ -378,37 +378,37 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 			m.mergeOf(author, side, side, v2)
 			m.by(&m.ada, labelled("v1"))
 		},
-		"a label on a change that waits": func(m *team, author *gittest.Key) {
+		"a label on a change that waits": func(m *signed, author *gittest.Key) {
 			v1 := m.Head()
 			v2 := m.by(author, gittest.Web("v2"))
 			m.underWay(v1, "v2", v2)
 			m.by(&m.ada, labelled("v2"))
 		},
-		"YAML that another repaired": func(m *team, author *gittest.Key) {
+		"YAML that another repaired": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			m.by(author, broken("v2"))
 			m.by(&m.ada, gittest.Web("v2"))
 		},
-		"an image while YAML was broken": func(m *team, author *gittest.Key) {
+		"an image while YAML was broken": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [\n"})
 			m.by(author, gittest.Web("v2"))
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\n"})
 		},
-		"an image while YAML was broken, in lines that another has rewritten since": func(m *team, author *gittest.Key) {
+		"an image while YAML was broken, in lines that another has rewritten since": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [\n"})
 			m.by(author, gittest.Web("v2"))
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\n", "deploy/web.yaml": strings.ReplaceAll(gittest.Web("v2")["deploy/web.yaml"], `"`, "'")})
 		},
-		"a file that was away while YAML was broken": func(m *team, author *gittest.Key) {
+		"a file that was away while YAML was broken": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [\n"})
 			m.by(author, gittest.Web("v2"))
 			m.by(&m.ada, map[string]string{"deploy/web.yaml": ""})
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\n", "deploy/web.yaml": gittest.Web("v2")["deploy/web.yaml"]})
 		},
-		"a branch of two, merged by a forge": func(m *team, author *gittest.Key) {
+		"a branch of two, merged by a forge": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			m.on("v2")
 			m.by(author, gittest.Web("v2"))
@@ -417,7 +417,7 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 			m.by(&m.grace, map[string]string{"README.md": "x"})
 			m.merge(&m.forge, "v2")
 		},
-		"a merge of three with a change of its own, in lines that another has rewritten since": func(m *team, author *gittest.Key) {
+		"a merge of three with a change of its own, in lines that another has rewritten since": func(m *signed, author *gittest.Key) {
 			v1 := m.Head()
 			m.completed("v1", v1)
 			m.on("side")
@@ -427,7 +427,7 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 			m.mergeOf(author, m.by(&m.ada, gittest.Web("v2")), v1, side, third)
 			m.by(&m.ada, map[string]string{"deploy/web.yaml": strings.ReplaceAll(labelled("v2")["deploy/web.yaml"], `"`, "'")})
 		},
-		"two sides of a merge": func(m *team, author *gittest.Key) {
+		"two sides of a merge": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			m.on("v2")
 			m.by(author, map[string]string{"deploy/web.yaml": strings.Replace(gittest.Web("v1")["deploy/web.yaml"], "labels: {app: web}", "labels: {app: web, tier: front}", 1)})
@@ -458,10 +458,10 @@ func componentised(uses string, image map[string]string) map[string]string {
 
 // approvesOnlyOthers has grace approve a history twice, and the approval counts only where
 // she has no part in it. Once she is its author, and once another person is.
-func approvesOnlyOthers(t *testing.T, tell func(m *team, author *gittest.Key)) {
+func approvesOnlyOthers(t *testing.T, tell func(m *signed, author *gittest.Key)) {
 	t.Helper()
 	for _, own := range []bool{true, false} {
-		m := newTeam(t)
+		m := newSigned(t)
 		v1 := m.by(nil, gittest.Web("v1"))
 		author, want := &m.forge, "grace@example.org"
 		if own {
@@ -487,7 +487,7 @@ func TestDistinctAuthor_CombinedByAMerge(t *testing.T) {
 	t.Parallel()
 	// The component of two folders is the same. One side uses the other folder, and the
 	// other side changes that folder.
-	sides := func(m *team, author *gittest.Key) {
+	sides := func(m *signed, author *gittest.Key) {
 		m.by(author, componentised("x", map[string]string{"x": "v1", "yy": "v1"}))
 		m.on("side")
 		m.by(author, componentised("x", map[string]string{"yy": "v666"}))
@@ -498,8 +498,8 @@ func TestDistinctAuthor_CombinedByAMerge(t *testing.T) {
 		files["deploy/web.yaml"] = labelled("v1")["deploy/web.yaml"]
 		return files
 	}
-	for name, tell := range map[string]func(m *team, author *gittest.Key){
-		"beside the change of another": func(m *team, author *gittest.Key) {
+	for name, tell := range map[string]func(m *signed, author *gittest.Key){
+		"beside the change of another": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1"})))
 			m.by(&m.ada, withLabel(componentised("x", nil)))
 			m.by(author, withLabel(componentised("x", map[string]string{"yy": "v1"})))
@@ -509,19 +509,19 @@ func TestDistinctAuthor_CombinedByAMerge(t *testing.T) {
 			m.by(author, withLabel(componentised("yy", nil)))
 			m.merge(author, "side")
 		},
-		"the same, merged by another": func(m *team, author *gittest.Key) {
+		"the same, merged by another": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1"})))
 			sides(m, author)
 			m.merge(&m.forge, "side")
 			m.by(&m.ada, withLabel(componentised("yy", nil)))
 		},
-		"below the change of another": func(m *team, author *gittest.Key) {
+		"below the change of another": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1"})))
 			sides(m, author)
 			m.merge(author, "side")
 			m.by(&m.ada, withLabel(componentised("yy", nil)))
 		},
-		"with the tree of a merge of its own below": func(m *team, author *gittest.Key) {
+		"with the tree of a merge of its own below": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1", "yy": "v1"})))
 			m.on("side")
 			m.by(&m.ada, map[string]string{"README.md": "x"})
@@ -537,7 +537,7 @@ func TestDistinctAuthor_CombinedByAMerge(t *testing.T) {
 			m.merge(&m.forge, "side")
 			m.by(&m.ada, withLabel(componentised("yy", nil)))
 		},
-		"an older state, by a copy of it": func(m *team, author *gittest.Key) {
+		"an older state, by a copy of it": func(m *signed, author *gittest.Key) {
 			m.by(&m.ada, componentised("x", map[string]string{"x": "v0"}))
 			m.on("side")
 			m.by(author, componentised("yy", map[string]string{"yy": "v0"}))
@@ -546,7 +546,7 @@ func TestDistinctAuthor_CombinedByAMerge(t *testing.T) {
 			m.merge(&m.forge, "side")
 			m.by(&m.ada, withLabel(componentised("yy", nil)))
 		},
-		"in lines that another has rewritten since": func(m *team, author *gittest.Key) {
+		"in lines that another has rewritten since": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1"})))
 			sides(m, author)
 			m.merge(&m.forge, "side")
@@ -555,7 +555,7 @@ func TestDistinctAuthor_CombinedByAMerge(t *testing.T) {
 				"deploy/yy/kustomization.yaml": "{apiVersion: kustomize.config.k8s.io/v1alpha1, kind: Component, images: [{name: registry.example.org/web, newTag: v666}]}\n",
 			}))
 		},
-		"of three": func(m *team, author *gittest.Key) {
+		"of three": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1"})))
 			sides(m, author)
 			m.on("third")
@@ -585,8 +585,8 @@ func TestDistinctAuthor_MergeOfTwoChanges(t *testing.T) {
 		files["deploy/web.yaml"] = other + "---\n" + web
 		return files
 	}
-	for name, tell := range map[string]func(m *team){
-		"grace merges": func(m *team) {
+	for name, tell := range map[string]func(m *signed){
+		"grace merges": func(m *signed) {
 			m.completed("v1", m.by(&m.ada, files("front", "v1", "v1")))
 			m.on("side")
 			m.by(&m.forge, files("back", "v1", "v1"))
@@ -594,7 +594,7 @@ func TestDistinctAuthor_MergeOfTwoChanges(t *testing.T) {
 			m.by(&m.ada, files("front", "v2", "v1"))
 			m.merge(&m.grace, "side")
 		},
-		"grace changed another Deployment in the same file, twice": func(m *team) {
+		"grace changed another Deployment in the same file, twice": func(m *signed) {
 			m.completed("v1", m.by(&m.ada, files("front", "v1", "v1")))
 			m.on("side")
 			m.by(&m.grace, files("front", "v1", "v2"))
@@ -604,7 +604,7 @@ func TestDistinctAuthor_MergeOfTwoChanges(t *testing.T) {
 			m.by(&m.forge, files("front", "v2", "v1"))
 			m.merge(nil, "side")
 		},
-		"the fork waits, and main has moved": func(m *team) {
+		"the fork waits, and main has moved": func(m *signed) {
 			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1"})))
 			m.on("side")
 			m.by(&m.ada, componentised("x", map[string]string{"x": "v2"}))
@@ -615,7 +615,7 @@ func TestDistinctAuthor_MergeOfTwoChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newTeam(t)
+			m := newSigned(t)
 			v1 := m.by(nil, gittest.Web("v1"))
 			tell(m)
 			m.by(&m.grace, approvalOf(m.Head()))
@@ -636,7 +636,7 @@ func TestDistinctAuthor_ForcePush(t *testing.T) {
 		for _, own := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, by grace %t", name, own), func(t *testing.T) {
 				t.Parallel()
-				m := newTeam(t)
+				m := newSigned(t)
 				v0 := m.by(&m.ada, gittest.Web("v0"))
 				author, want := &m.forge, "grace@example.org"
 				if own {
@@ -673,17 +673,17 @@ func TestDistinctAuthor_ForcePush(t *testing.T) {
 // not ended. The approval does not count all the same if the release is brought again.
 func TestApprovalOfAnUnseenRelease(t *testing.T) {
 	t.Parallel()
-	for name, brings := range map[string]func(m *team, approved, reverted string){
-		"by a merge whose first parents lead behind what was applied": func(m *team, approved, reverted string) {
+	for name, brings := range map[string]func(m *signed, approved, reverted string){
+		"by a merge whose first parents lead behind what was applied": func(m *signed, approved, reverted string) {
 			m.mergeOf(&m.ada, approved, approved, reverted)
 		},
-		"by a push by force": func(m *team, approved, _ string) {
+		"by a push by force": func(m *signed, approved, _ string) {
 			m.Push()
 			m.mirrors = repository.NewCache(m.t.TempDir())
 			snapshotOf(m.t, m.mirrors, m.URL()).Close()
 			m.Git("reset", "-q", "--hard", approved)
 		},
-		"by a merge, and then by a push by force to the release and to its approval": func(m *team, approved, reverted string) {
+		"by a merge, and then by a push by force to the release and to its approval": func(m *signed, approved, reverted string) {
 			m.mergeOf(&m.ada, approved, approved, reverted)
 			m.Push()
 			m.mirrors = repository.NewCache(m.t.TempDir())
@@ -696,7 +696,7 @@ func TestApprovalOfAnUnseenRelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newTeam(t)
+			m := newSigned(t)
 			v1 := m.by(nil, gittest.Web("v1"))
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			approved := m.by(&m.grace, approvalOf(v2))
@@ -719,7 +719,7 @@ func TestApprovalOfAnUnseenRelease(t *testing.T) {
 // If no commit makes a difference, the approval does not count.
 func TestDistinctAuthor_NoOrigins(t *testing.T) {
 	t.Parallel()
-	m := newTeam(t)
+	m := newSigned(t)
 	v1 := m.by(nil, gittest.Web("v1"))
 	v2 := m.by(&m.ada, gittest.Web("v2"))
 	m.underWay(v2, "v1", m.by(&m.ada, gittest.Web("v1")))
@@ -730,7 +730,7 @@ func TestDistinctAuthor_NoOrigins(t *testing.T) {
 	}
 }
 
-func (m *team) link(target, name string) {
+func (m *signed) link(target, name string) {
 	m.t.Helper()
 	at := filepath.Join(m.Work, name)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(target, at)); err != nil {
@@ -742,7 +742,7 @@ func (m *team) link(target, name string) {
 // not count, and a new commit of it does.
 func TestApprovalOfForgottenTime(t *testing.T) {
 	t.Parallel()
-	m := newTeam(t)
+	m := newSigned(t)
 	v1 := m.by(nil, gittest.Web("v1"))
 	v2 := m.by(&m.ada, gittest.Web("v2"))
 	m.underWay(v1, "v2", v2)

@@ -13,13 +13,13 @@ func planned(image, step string) map[string]string {
 }
 
 // takeBack reverts commits in one commit, with a key or none, as the controller does.
-func (m *team) takeBack(k *gittest.Key, commits ...string) string {
+func (m *signed) takeBack(k *gittest.Key, commits ...string) string {
 	m.Git(append([]string{"revert", "--no-commit"}, commits...)...)
 	return m.sayTakenBack(k, nil, commits...)
 }
 
 // sayTakenBack commits files, with a message that names commits as taken back.
-func (m *team) sayTakenBack(k *gittest.Key, files map[string]string, commits ...string) string {
+func (m *signed) sayTakenBack(k *gittest.Key, files map[string]string, commits ...string) string {
 	m.Sign(k)
 	message := ""
 	for _, c := range commits {
@@ -33,33 +33,33 @@ func (m *team) sayTakenBack(k *gittest.Key, files map[string]string, commits ...
 // with none. Each story is written for any author of the part in question.
 func TestDistinctAuthor_TakenBack(t *testing.T) {
 	t.Parallel()
-	for name, tell := range map[string]func(m *team, author *gittest.Key){
-		"a plan that came before": func(m *team, author *gittest.Key) {
+	for name, tell := range map[string]func(m *signed, author *gittest.Key){
+		"a plan that came before": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, planned("v1", "1")))
 			m.by(author, planned("v1", "20%"))
 			m.takeBack(nil, m.by(&m.ada, planned("v2", "20%")))
 			m.by(&m.ada, planned("v3", "20%"))
 		},
-		"by a key that is not listed": func(m *team, author *gittest.Key) {
+		"by a key that is not listed": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, planned("v1", "1")))
 			m.by(author, planned("v1", "20%"))
 			m.takeBack(&m.eve, m.by(&m.ada, planned("v2", "20%")))
 			m.by(&m.ada, planned("v3", "20%"))
 		},
-		"a plan that came in between": func(m *team, author *gittest.Key) {
+		"a plan that came in between": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, planned("v1", "1")))
 			v2 := m.by(&m.ada, planned("v2", "1"))
 			m.by(author, planned("v2", "20%"))
 			m.takeBack(nil, v2)
 			m.by(&m.ada, planned("v3", "20%"))
 		},
-		"a plan that the commit taken back had changed again": func(m *team, author *gittest.Key) {
+		"a plan that the commit taken back had changed again": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, planned("v1", "1")))
 			m.by(author, planned("v1", "20%"))
 			m.takeBack(nil, m.by(&m.ada, planned("v2", "30%")))
 			m.by(&m.ada, planned("v3", "20%"))
 		},
-		"two commits, and a file that is not read": func(m *team, author *gittest.Key) {
+		"two commits, and a file that is not read": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, planned("v1", "1")))
 			m.by(author, planned("v1", "20%"))
 			v2 := m.by(&m.ada, planned("v2", "20%"))
@@ -68,7 +68,7 @@ func TestDistinctAuthor_TakenBack(t *testing.T) {
 			m.takeBack(nil, v3, v2)
 			m.by(&m.ada, planned("v4", "20%"))
 		},
-		"files that have no part in the Deployment stay": func(m *team, author *gittest.Key) {
+		"files that have no part in the Deployment stay": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, planned("v1", "1")))
 			m.by(author, planned("v1", "20%"))
 			v2 := planned("v2", "20%")
@@ -76,19 +76,19 @@ func TestDistinctAuthor_TakenBack(t *testing.T) {
 			m.sayTakenBack(nil, planned("v1", "20%"), m.by(&m.ada, v2))
 			m.by(&m.ada, planned("v3", "20%"))
 		},
-		"a change that another had taken back": func(m *team, author *gittest.Key) {
+		"a change that another had taken back": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			v2 := m.by(author, gittest.Web("v2"))
 			m.takeBack(nil, m.takeBack(&m.ada, v2))
 			m.by(&m.ada, labelled("v2"))
 		},
-		"a change that another had taken back, by the key of a third": func(m *team, author *gittest.Key) {
+		"a change that another had taken back, by the key of a third": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			v2 := m.by(author, gittest.Web("v2"))
 			m.takeBack(&m.ada, m.takeBack(&m.ada, v2))
 			m.by(&m.ada, labelled("v2"))
 		},
-		"a change that another had taken back, in lines that a third has rewritten since": func(m *team, author *gittest.Key) {
+		"a change that another had taken back, in lines that a third has rewritten since": func(m *signed, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			v2 := m.by(author, gittest.Web("v2"))
 			m.takeBack(nil, m.takeBack(&m.ada, v2))
@@ -105,19 +105,19 @@ func TestDistinctAuthor_TakenBack(t *testing.T) {
 // A commit that makes another change than it says has its author, whatever its message is.
 func TestDistinctAuthor_NotTakenBack(t *testing.T) {
 	t.Parallel()
-	for name, tell := range map[string]func(m *team){
-		"another image": func(m *team) {
+	for name, tell := range map[string]func(m *signed){
+		"another image": func(m *signed) {
 			m.completed("v1", m.Head())
 			m.sayTakenBack(nil, gittest.Web("v4"), m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.ada, labelled("v4"))
 		},
-		"and more": func(m *team) {
+		"and more": func(m *signed) {
 			m.completed("v1", m.by(&m.ada, planned("v1", "1")))
 			m.by(&m.ada, planned("v1", "20%"))
 			m.sayTakenBack(nil, planned("v1", "30%"), m.by(&m.ada, planned("v2", "20%")))
 			m.by(&m.ada, planned("v3", "30%"))
 		},
-		"and another file": func(m *team) {
+		"and another file": func(m *signed) {
 			m.completed("v1", m.by(&m.ada, planned("v1", "1")))
 			m.by(&m.ada, planned("v1", "20%"))
 			files := planned("v1", "20%")
@@ -125,7 +125,7 @@ func TestDistinctAuthor_NotTakenBack(t *testing.T) {
 			m.sayTakenBack(nil, files, m.by(&m.ada, planned("v2", "20%")))
 			m.by(&m.ada, planned("v3", "20%"))
 		},
-		"and a file that is read later": func(m *team) {
+		"and a file that is read later": func(m *signed) {
 			m.completed("v1", m.by(&m.ada, planned("v1", "1")))
 			m.by(&m.ada, planned("v1", "20%"))
 			files := planned("v1", "20%")
@@ -133,18 +133,18 @@ func TestDistinctAuthor_NotTakenBack(t *testing.T) {
 			m.sayTakenBack(nil, files, m.by(&m.ada, planned("v2", "20%")))
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\npatches: [{path: ../later.yaml}]\n"})
 		},
-		"a part of it": func(m *team) {
+		"a part of it": func(m *signed) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", kustomized())))
 			m.sayTakenBack(nil, reviewed("1"), m.by(&m.ada, reviewed("2", gittest.Web("v2"))))
 			m.by(&m.ada, labelled("v2"))
 		},
-		"what was released": func(m *team) {
+		"what was released": func(m *signed) {
 			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.completed("v2", v2)
 			m.takeBack(nil, v2)
 			m.by(&m.ada, labelled("v1"))
 		},
-		"a commit that came to the branch later": func(m *team) {
+		"a commit that came to the branch later": func(m *signed) {
 			v1 := m.Head()
 			m.completed("v1", v1)
 			m.on("side")
@@ -156,13 +156,13 @@ func TestDistinctAuthor_NotTakenBack(t *testing.T) {
 			m.mergeOf(&m.ada, v2, v2, back)
 			m.by(&m.ada, labelled("v2"))
 		},
-		"a commit whose content no listed key has signed": func(m *team) {
+		"a commit whose content no listed key has signed": func(m *signed) {
 			m.completed("v1", m.Head())
 			m.by(&m.eve, gittest.Web("v2"))
 			m.takeBack(nil, m.by(&m.ada, gittest.Web("v1")))
 			m.by(&m.ada, labelled("v2"))
 		},
-		"the same, merged": func(m *team) {
+		"the same, merged": func(m *signed) {
 			m.completed("v1", m.Head())
 			m.on("side")
 			m.by(&m.eve, gittest.Web("v2"))
@@ -176,7 +176,7 @@ func TestDistinctAuthor_NotTakenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newTeam(t)
+			m := newSigned(t)
 			v1 := m.by(nil, gittest.Web("v1"))
 			tell(m)
 			m.by(&m.grace, approvalOf(m.Head()))
@@ -190,7 +190,7 @@ func TestDistinctAuthor_NotTakenBack(t *testing.T) {
 // A person who signs the commit that takes another back has made that choice.
 func TestDistinctAuthor_TakenBackByTheApprover(t *testing.T) {
 	t.Parallel()
-	m := newTeam(t)
+	m := newSigned(t)
 	v1 := m.by(&m.ada, planned("v1", "1"))
 	m.completed("v1", v1)
 	m.by(&m.ada, planned("v1", "20%"))
