@@ -87,6 +87,6 @@ func pruneAll(ctx context.Context, src *source, res *result) error {
 // refusal.
 func recordEndedAnyway(ctx context.Context, src *source) {
 	if err := departed.AddEnded(ctx, src.own, src.gs); err != nil {
-		src.log.Info("not noted which releases have ended", "because", err.Error())
+		src.log.Info("Ended releases not noted", "because", err.Error())
 	}
 }

@@ -44,7 +44,7 @@ func fetch(ctx context.Context, src *source, res *result) (*repository.Snapshot,
 	}
 	res.outcome.Branch, res.outcome.Commit = credentials.RefName(src.gs, s), s.Commit.String()
 	noteSeen(src.gs, s)
-	src.log.V(1).Info("looked", "commit", s.Commit.String(), "fetched", s.Fetched)
+	src.log.V(1).Info("Branch read", "commit", s.Commit.String(), "fetched", s.Fetched)
 	if src.report.Written().ObservedGeneration != src.gs.Generation || src.gs.Spec.Ref.IsPinned() {
 		return s, nil // that commit may be of another branch, tag or repository
 	}

@@ -54,7 +54,7 @@ func syncSource(ctx context.Context, src *source, res *result) error {
 			return err
 		default:
 			repaired = true
-			src.log.Info("cloning again", "because", err.Error())
+			src.log.Info("Cloning again", "because", err.Error())
 			repair := func() (any, error) { return nil, src.mirrors.Of(src.remote).Repair(ctx, s) }
 			if _, err := turns.Exchange(ctx, repair); err != nil {
 				return err
@@ -148,7 +148,7 @@ func prepare(ctx context.Context, src *source, a attempt) (*changeset.Changes, e
 	}
 	src.cached.desired = d
 	metrics.Rendered(src.name, rendered)
-	src.log.V(1).Info("desired", "commit", d.Commit, "rendered", rendered, "objects", len(d.Set.Objects), "releases", len(d.Set.Releases))
+	src.log.V(1).Info("Rendered", "commit", d.Commit, "rendered", rendered, "objects", len(d.Set.Objects), "releases", len(d.Set.Releases))
 	if err := prune.RefuseEmpty(src.gs, d.Set); err != nil {
 		return nil, err
 	}

@@ -312,7 +312,7 @@ func (r *reconciler) conclude(ctx context.Context, src *source, res *result, err
 	}
 	if isConflict(err) {
 		res.again = true
-		src.log.V(1).Info("looking again", "because", err.Error())
+		src.log.V(1).Info("Syncing again", "because", err.Error())
 		return nil
 	}
 	res.outcome.Problems = apiproblem.OfSource(src.gs, err)
@@ -336,7 +336,7 @@ func (r *reconciler) conclude(ctx context.Context, src *source, res *result, err
 func (r *reconciler) requeueOnceFree(src *source, busy desired.Busy) {
 	src.cached.awaiting = sharedFor(src.gs.Spec.IntervalOrDefault())
 	src.store()
-	src.log.V(1).Info("looking again", "because", busy.Error())
+	src.log.V(1).Info("Syncing again", "because", busy.Error())
 	free, request := busy.Free(), reconcile.Request{NamespacedName: src.name}
 	go func() {
 		<-free
@@ -351,7 +351,7 @@ func sweeper(ms *repository.Cache, c client.Reader, s labels.Selector) manager.R
 		var list v1alpha1.GitSourceList
 		options := &client.ListOptions{LabelSelector: s}
 		if err := c.List(ctx, &list, options); err != nil {
-			log.Error(err, "mirrors of former GitSources stay until the next start")
+			log.Error(err, "Mirrors of former GitSources stay until the next start")
 			return nil
 		}
 		wanted := map[string]bool{}
@@ -362,7 +362,7 @@ func sweeper(ms *repository.Cache, c client.Reader, s labels.Selector) manager.R
 			}
 		}
 		if removed := ms.Sweep(wanted); len(removed) > 0 {
-			log.Info("removed mirrors", "count", len(removed), "because", "no GitSource uses them")
+			log.Info("Mirrors removed", "count", len(removed), "because", "no GitSource uses them")
 		}
 		return nil
 	})

@@ -67,7 +67,7 @@ func writeBackRefused(ctx context.Context, src *source, res *result, a attempt, 
 	case repository.IsDamaged(err), src.rendering.Busy() != nil:
 		return next{}, err
 	default:
-		src.log.Info("not written back", "because", err.Error())
+		src.log.Info("Not written back", "because", err.Error())
 		return next{}, refusal
 	}
 }

@@ -70,7 +70,7 @@ func (r *reconciler) skipUnaffected(
 	}
 	src, res := newSource(ctx, &r.resources, &gs, keep, w.Since), &result{}
 	if err := r.skip(ctx, src, res, w.Elapsed); err != nil {
-		src.log.V(1).Info("looking at all of it", "because", err.Error())
+		src.log.V(1).Info("Syncing the whole source", "because", err.Error())
 		return reconcile.Result{}, false
 	}
 	if res.again {

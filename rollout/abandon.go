@@ -177,7 +177,7 @@ func (a *abandonment) release(ctx context.Context, key types.NamespacedName) err
 			return err
 		}
 		a.warnOfChange(w, action, o.Deployment)
-		logr.FromContextOrDiscard(ctx).Info("wrote", "deployment", key.Name, "action", action.String(), "because", action.Because())
+		logr.FromContextOrDiscard(ctx).Info("Action written", "deployment", key.Name, "action", action.String(), "because", action.Because())
 		e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
 		a.tell(o.Deployment, e)
 		if e.Reason == v1alpha1.ReasonHandedBack {

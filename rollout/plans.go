@@ -101,7 +101,7 @@ func (p planIndex) gathered() handler.EventHandler {
 func (p planIndex) requests(ctx context.Context, namespace, deployment string, orNone bool) []reconcile.Request {
 	plans, err := p.of(ctx, namespace, deployment)
 	if err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "mapping a change to its plans")
+		logr.FromContextOrDiscard(ctx).Error(err, "Mapping a change to its plans")
 		return nil
 	}
 	if len(plans) == 0 && orNone {

@@ -328,7 +328,7 @@ func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease,
 	status, wait := r.clock.Refused(o, err)
 	if br.Status.Reason != status.Reason {
 		r.tell(br, engine.Event{Warning: true, Reason: status.Reason, Message: status.Message})
-		logr.FromContextOrDiscard(ctx).Error(err, "a write was refused")
+		logr.FromContextOrDiscard(ctx).Error(err, "Write refused")
 	}
 	if equality.Semantic.DeepEqual(br.Status, status) {
 		metrics.Record(br, status, r.now()) // a leader that has just begun has no metrics of it yet
@@ -359,7 +359,7 @@ func (r *reconciler) took(br *v1alpha1.BatchRelease, status v1alpha1.BatchReleas
 // was observed, that is after a while that doubles each time.
 func (r *reconciler) result(ctx context.Context, release types.NamespacedName, wait time.Duration, err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) || errors.Is(err, failures.ErrChanged) {
-		logr.FromContextOrDiscard(ctx).V(1).Info("looking again", "because", err.Error())
+		logr.FromContextOrDiscard(ctx).V(1).Info("Reconciling again", "because", err.Error())
 		return reconcile.Result{RequeueAfter: r.failures.Backoff(release)}, nil
 	}
 	return reconcile.Result{RequeueAfter: wait}, err
@@ -394,7 +394,7 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 			return fmt.Errorf("writing the status of BatchRelease %s/%s: %w", br.Namespace, br.Name, plan.ExplainUnknownField(err))
 		}
 		if moved(o.Release.Status, d.Status) {
-			log.Info("release", "phase", d.Status.Phase, "state", d.Status.CurrentStepState, "reason", d.Status.Reason, "because", d.Status.Message)
+			log.Info("Decided", "phase", d.Status.Phase, "state", d.Status.CurrentStepState, "reason", d.Status.Reason, "because", d.Status.Message)
 		}
 	}
 	r.took(o.Release, d.Status)
@@ -448,7 +448,7 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 		if !wrote {
 			continue
 		}
-		log.Info("wrote", "action", action.String(), "because", action.Because())
+		log.Info("Action written", "action", action.String(), "because", action.Because())
 		e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
 		switch e.Reason {
 		case v1alpha1.ReasonScalingReplicaSet:

@@ -116,7 +116,7 @@ func (f *judge) Start(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := f.round(ctx); err != nil && ctx.Err() == nil {
-			f.log.Info("not judged", "because", err.Error())
+			f.log.Info("Source not judged", "because", err.Error())
 		}
 	}
 }
@@ -262,7 +262,7 @@ func (f *judge) say(ctx context.Context, gs *v1alpha1.GitSource, last time.Time,
 	if err != nil {
 		return fmt.Errorf("writing the status of GitSource %s/%s: %w", gs.Namespace, gs.Name, err)
 	}
-	f.log.Info("said", "source", gs.Namespace+"/"+gs.Name, "reason", v1alpha1.ReasonNotSynced, "because", message)
+	f.log.Info("Status of the source written", "source", gs.Namespace+"/"+gs.Name, "reason", v1alpha1.ReasonNotSynced, "because", message)
 	return nil
 }
 
@@ -329,7 +329,7 @@ func (f *judge) write(ctx context.Context, l *ledger, known map[types.Namespaced
 		err = f.own.Update(ctx, cm, client.FieldOwner(v1alpha1.ManagerGitSync))
 	}
 	if err != nil {
-		f.log.Info("not written when the sources were synced", "configMap", f.Ledger.String(), "because", err.Error())
+		f.log.Info("Times of syncs not written", "configMap", f.Ledger.String(), "because", err.Error())
 	}
 	return nil
 }

@@ -190,7 +190,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 			w.mark(e)
 		case err := <-w.files.Errors:
 			// An overflow: anything may have changed.
-			logr.FromContextOrDiscard(ctx).Info("looking at all local repositories", "because", err.Error())
+			logr.FromContextOrDiscard(ctx).Info("Fetching all local repositories", "because", err.Error())
 			w.markAll()
 		case <-timer.C:
 		}

@@ -167,6 +167,6 @@ func (in *Input) try(ctx context.Context, m gitobject.Committer) (string, error)
 	if err != nil {
 		return "", err
 	}
-	in.Log.Info("noted", "branch", notes.Ref, "commit", head.String(), "notes", len(change))
+	in.Log.Info("Notes pushed", "branch", notes.Ref, "commit", head.String(), "notes", len(change))
 	return fmt.Sprint(st), nil
 }

@@ -55,13 +55,13 @@ func note(s string) string {
 func (w *Writer) log(o *outcome.Outcome) {
 	w.logProblems(o)
 	if reason, message := intents(o); reason != "" {
-		w.Log.Info("not in Git", "reason", reason, "commit", o.Commit, "because", message)
+		w.Log.Info("Not committed", "reason", reason, "commit", o.Commit, "because", message)
 	}
 }
 
 func (w *Writer) logProblems(o *outcome.Outcome) {
 	if reason, message := problems(o); reason != "" {
-		w.Log.Info("not applied", "reason", reason, "commit", o.Commit, "because", message)
+		w.Log.Info("Not applied", "reason", reason, "commit", o.Commit, "because", message)
 	}
 }
 

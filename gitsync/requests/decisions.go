@@ -41,7 +41,7 @@ func (w *Watches) SourceOf(ctx context.Context, o client.Object) []reconcile.Req
 	}
 	var sources v1alpha1.GitSourceList // the label may be shortened
 	if err := w.Client.List(ctx, &sources, client.InNamespace(namespace)); err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "mapping a release to its source")
+		logr.FromContextOrDiscard(ctx).Error(err, "Mapping a release to its source")
 		return nil
 	}
 	for i := range sources.Items {

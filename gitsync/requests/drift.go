@@ -40,7 +40,7 @@ func (w *Watches) Drifted(ctx context.Context, o client.Object) []reconcile.Requ
 	}
 	var plans v1alpha1.BatchReleaseList
 	if err := w.Client.List(ctx, &plans, client.InNamespace(d.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "mapping a Deployment to its source")
+		logr.FromContextOrDiscard(ctx).Error(err, "Mapping a Deployment to its source")
 		return nil
 	}
 	var requests []reconcile.Request

@@ -31,7 +31,7 @@ func (w *Watches) Dependents(ctx context.Context, o client.Object) []reconcile.R
 	var sources v1alpha1.GitSourceList
 	on := client.MatchingFields{dependencies.Index: client.ObjectKeyFromObject(o).String()}
 	if err := w.Client.List(ctx, &sources, on); err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "mapping a GitSource to those that depend on it")
+		logr.FromContextOrDiscard(ctx).Error(err, "Mapping a GitSource to those that depend on it")
 		return nil
 	}
 	return w.requestsFor(&sources)
@@ -42,7 +42,7 @@ func (w *Watches) SourcesWith(ctx context.Context, secret client.Object) []recon
 	var sources v1alpha1.GitSourceList
 	with := client.MatchingFields{namedsecrets.Index: secret.GetName()}
 	if err := w.Client.List(ctx, &sources, client.InNamespace(secret.GetNamespace()), with); err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "mapping a Secret to its sources")
+		logr.FromContextOrDiscard(ctx).Error(err, "Mapping a Secret to its sources")
 		return nil
 	}
 	return w.requestsFor(&sources)

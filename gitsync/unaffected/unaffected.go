@@ -88,7 +88,7 @@ func (c *Checker) Advance(log logr.Logger, s *repository.Snapshot, gs *v1alpha1.
 	same, err := c.UnchangedSince(s, plumbing.NewHash(from), d.Reads, approvals)
 	switch {
 	case err != nil: // some older commit cannot be read; this one can, and is applied as any other
-		log.V(1).Info("not taken for applied", "commit", d.Commit, "because", err.Error())
+		log.V(1).Info("Commit not taken for applied", "commit", d.Commit, "because", err.Error())
 	case same:
 		gs.Status.AppliedCommit = d.Commit
 	}

@@ -130,7 +130,7 @@ func (w *Receiver) serve(ctx context.Context, l net.Listener) error {
 		defer cancel()
 		_ = server.Shutdown(closing) // what is not answered by then is sent again
 	})
-	w.log.Info("listening", "address", l.Addr().String())
+	w.log.Info("Listening for webhooks", "address", l.Addr().String())
 	if err := server.Serve(&sharedListener{l, newShares(connections, connectionsOfPeer)}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving webhooks: %w", err)
 	}
@@ -198,7 +198,7 @@ func (w *Receiver) look(ctx context.Context, h hook) {
 	tokens := map[types.NamespacedName]token{}
 	var sources v1alpha1.GitSourceList
 	if err := w.c.List(ctx, &sources); err != nil {
-		w.log.Error(err, "a webhook was lost")
+		w.log.Error(err, "Webhook lost")
 		return
 	}
 	for i := range sources.Items {
@@ -215,9 +215,9 @@ func (w *Receiver) look(ctx context.Context, h hook) {
 		}
 		switch {
 		case shared.err != nil:
-			log.Error(shared.err, "a webhook was refused")
+			log.Error(shared.err, "Webhook refused")
 		case !h.signedWith(shared.value):
-			log.Info("a webhook was refused", "because", "its signature is not by the token of spec.webhook.secretRef")
+			log.Info("Webhook refused", "because", "its signature is not by the token of spec.webhook.secretRef")
 		default:
 			w.ask(ctx, client.ObjectKeyFromObject(gs), w.requester.Syncs(gs))
 		}
@@ -283,7 +283,7 @@ func (w *Receiver) annotate(ctx context.Context, source types.NamespacedName) {
 	gs.Namespace, gs.Name = source.Namespace, source.Name
 	if err := w.c.Patch(ctx, gs, client.RawPatch(types.MergePatchType, []byte(patch)),
 		client.FieldOwner(v1alpha1.ManagerGitSync)); client.IgnoreNotFound(err) != nil {
-		w.log.Error(err, "a webhook was lost", "source", source.String())
+		w.log.Error(err, "Webhook lost", "source", source.String())
 		return
 	}
 	w.log.V(1).Info("Requested a sync", "source", source.String())

@@ -135,7 +135,7 @@ func (n *Notifier) Tell(t Transition) {
 		return
 	}
 	if err := n.read(); err != nil {
-		n.log.Error(err, "keeping the former receivers")
+		n.log.Error(err, "Former receivers kept")
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -147,7 +147,7 @@ func (n *Notifier) Tell(t Transition) {
 		select {
 		case q.waiting <- t:
 		default:
-			n.log.Info("dropped a notification", "receiver", name, "about", t.name(), "reason", t.Reason, "because", "too many are waiting")
+			n.log.Info("Notification dropped", "receiver", name, "about", t.name(), "reason", t.Reason, "because", "too many are waiting")
 		}
 	}
 }
@@ -198,7 +198,7 @@ func (n *Notifier) run(q *queue) {
 				return
 			case t := <-q.waiting:
 				if err := n.deliver(ctx, q.receiver, t, limit); err != nil && ctx.Err() == nil {
-					n.log.Error(err, "a notification was not delivered", "receiver", q.receiver.Name, "about", t.name(), "reason", t.Reason)
+					n.log.Error(err, "Notification not delivered", "receiver", q.receiver.Name, "about", t.name(), "reason", t.Reason)
 				}
 			}
 		}

@@ -210,7 +210,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 			return fmt.Errorf("adding the collector's percentage: %w", err)
 		}
 	}
-	ctrl.Log.Info("starting", "version", cli.VersionString())
+	ctrl.Log.Info("Starting", "version", cli.VersionString())
 	if err := fences.run(ctx, mgr.Start); err != nil {
 		return fmt.Errorf("running the controller: %w", err)
 	}

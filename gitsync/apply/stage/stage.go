@@ -333,7 +333,7 @@ func (s *Input) record(t *apply.Target, kind, reason, message string) {
 }
 
 func (s *Input) logApplied(t *apply.Target, change apply.Change, because string) {
-	s.Log.Info("applied", "object", t.String(), "change", change.String(), "commit", s.Applier.Commit, "because", because)
+	s.Log.Info("Object applied", "object", t.String(), "change", change.String(), "commit", s.Applier.Commit, "because", because)
 }
 
 // leaves reports whether drift of an object stays for a while, since another manager changes
@@ -400,7 +400,7 @@ func (s *Input) endPlan(ctx context.Context, e inventory.Entry) error {
 	if err != nil {
 		return s.problemOf(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, err)
 	}
-	s.Log.Info("deleted", "object", e.String(), "commit", s.Tip, "because", "its plan is gone from Git")
+	s.Log.Info("Object deleted", "object", e.String(), "commit", s.Tip, "because", "its plan is gone from Git")
 	return nil
 }
 
@@ -442,7 +442,7 @@ func (s *Stage) replace(ctx context.Context, old, successor *v1alpha1.BatchRelea
 		s.result.Staying = append(s.result.Staying, e) // and so does the Deployment's hold
 	default:
 		s.result.Replaced = append(s.result.Replaced, e) // finalizers may keep it
-		s.Log.Info("deleted", "object", e.String(), "commit", s.Tip, "because", "BatchRelease "+name.String()+" has taken over from it")
+		s.Log.Info("Object deleted", "object", e.String(), "commit", s.Tip, "because", "BatchRelease "+name.String()+" has taken over from it")
 	}
 	return nil
 }
