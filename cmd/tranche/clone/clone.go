@@ -70,11 +70,23 @@ func Here(ctx context.Context, dir string) (*Clone, error) {
 	return &Clone{Dir: root, Remote: remotes[0].name}, nil
 }
 
+// errNoGit is the error of a machine, or of an image, without git.
+var errNoGit = errors.New("git is not installed here: run this where the clone is, with git in PATH")
+
+// rootOf returns the root of the clone that dir is in.
+func rootOf(ctx context.Context, dir string) (string, error) {
+	root, err := git(ctx, dir, "rev-parse", "--show-toplevel")
+	if err != nil && !errors.Is(err, errNoGit) {
+		err = fmt.Errorf("%s is not in a clone", dir)
+	}
+	return root, err
+}
+
 // At returns the clone that dir is in, to be read: it has no remote.
 func At(ctx context.Context, dir string) (*Clone, error) {
-	root, err := git(ctx, dir, "rev-parse", "--show-toplevel")
+	root, err := rootOf(ctx, dir)
 	if err != nil {
-		return nil, fmt.Errorf("%s is not in a clone", dir)
+		return nil, err
 	}
 	return &Clone{Dir: root}, nil
 }
@@ -83,8 +95,8 @@ type remote struct{ name, url string }
 
 // at returns the root of the clone that dir is in, and its remotes.
 func at(ctx context.Context, dir string) (root string, remotes []remote, err error) {
-	if root, err = git(ctx, dir, "rev-parse", "--show-toplevel"); err != nil {
-		return "", nil, fmt.Errorf("%s is not in a clone", dir)
+	if root, err = rootOf(ctx, dir); err != nil {
+		return "", nil, err
 	}
 	names, err := git(ctx, root, "remote")
 	if err != nil {
@@ -291,7 +303,11 @@ func gitBytes(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, errNoGit
+	}
+	if err != nil {
 		said := strings.TrimSpace(errs.String() + out.String())
 		if said == "" {
 			said = err.Error()

@@ -232,3 +232,11 @@ func TestContains(t *testing.T) {
 		t.Errorf("references were\n%s\nand are\n%s", refs, now)
 	}
 }
+
+// The image of the controller has no git. A command that needs it says so.
+func TestNoGit(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if _, err := At(t.Context(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "git is not installed here") {
+		t.Errorf("without git: %v", err)
+	}
+}
