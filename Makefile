@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build demo dev test lint generate verify bench soak fuzz clean force bin/tranche bin/demo
+.PHONY: help build demo dev test lint generate verify bench soak fuzz image release reproducible clean force bin/tranche bin/demo
 
 KUBERNETES_VERSION := v1.36.3
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -27,11 +27,14 @@ dev: build bin/demo ## Bring up cluster, Git server and controller, and leave th
 test: bin/devcluster bin/kubectl ## Run all tests; those of a cluster against the embedded one
 	go test -p 3 -parallel 6 -timeout 40m ./... # the three packages with a cluster beside each other
 	go -C cmd/devcluster test -timeout 5m ./cluster ./gitserver
+	go -C cmd/release test -timeout 5m .
 
 lint: ## gofmt, go vet, golangci-lint, links of the docs, language and sizes
 	@test -z "$$(gofmt -l cmd config docs gitsync plan rollout)" || { gofmt -l cmd config docs gitsync plan rollout; echo "run gofmt -w on these"; exit 1; }
 	go vet ./...
 	go -C cmd/devcluster vet ./...
+	go -C cmd/release vet .
+	cd cmd/release && go tool -modfile=../../go.tools.mod golangci-lint run -c ../../.golangci.yml .
 	$(TOOL) golangci-lint run ./...
 	go test ./docs/...
 
@@ -75,8 +78,46 @@ fuzz: ## Run every fuzz target for FUZZTIME, 1m by default
 	    { grep -qx ' *context deadline exceeded' "$$log" && ! grep -q 'Failing input\|panic' "$$log"; } || exit 1; \
 	done
 
+# Where a release goes. IMAGE and DOWNLOAD_URL are the user's: no registry and no host is in here.
+DIST ?= dist
+IMAGE ?= registry.example.org/tranche
+DOWNLOAD_URL ?= https://example.org/tranche/$(VERSION)
+IMAGE_PLATFORMS := linux-amd64 linux-arm64
+PLATFORMS := $(IMAGE_PLATFORMS) darwin-amd64 darwin-arm64
+BUILD := --version $(VERSION) --revision $(shell git rev-parse HEAD 2>/dev/null) --time $(shell git log -1 --format=%cI 2>/dev/null || echo 1970-01-01T00:00:00Z)
+HOST := $(shell go env GOHOSTOS)-$(shell go env GOHOSTARCH)
+
+.PHONY: $(PLATFORMS:%=$(DIST)/bin/tranche-%)
+$(PLATFORMS:%=$(DIST)/bin/tranche-%): $(DIST)/bin/tranche-%:
+	@mkdir -p $(@D)
+	GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) \
+	go build -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$(VERSION)" -o $@ ./cmd/tranche
+
+image: bin/release $(IMAGE_PLATFORMS:%=$(DIST)/bin/tranche-%) ## Build the image for linux on amd64 and arm64, as an OCI layout: dist/image
+	@bin/release image --out $(DIST)/image $(BUILD) $(IMAGE_PLATFORMS:%=$(DIST)/bin/tranche-%)
+
+release: image $(PLATFORMS:%=$(DIST)/bin/tranche-%) ## Build all files of a release: dist/release
+	@rm -rf $(DIST)/release $(DIST)/completions
+	@mkdir -p $(DIST)/release $(DIST)/completions
+	@for shell in bash fish zsh; do $(DIST)/bin/tranche-$(HOST) completion $$shell > $(DIST)/completions/tranche.$$shell || exit 1; done
+	@$(DIST)/bin/tranche-$(HOST) install --image $(IMAGE):$(VERSION) > $(DIST)/release/install.yaml
+	@cp $(DIST)/image.tar $(DIST)/release/tranche-$(VERSION)-image.tar
+	@bin/release files --out $(DIST)/release --url $(DOWNLOAD_URL) $(BUILD) \
+	  --with LICENSE,README.md,$(DIST)/completions/tranche.bash,$(DIST)/completions/tranche.fish,$(DIST)/completions/tranche.zsh \
+	  $(PLATFORMS:%=$(DIST)/bin/tranche-%)
+	@cat $(DIST)/release/SHA256SUMS
+
+reproducible: ## Build the release twice, in two folders, and compare
+	@$(MAKE) --no-print-directory release DIST=$(DIST)/first >/dev/null
+	@$(MAKE) --no-print-directory release DIST=$(DIST)/second >/dev/null
+	@diff -r $(DIST)/first $(DIST)/second && echo "both builds are equal"
+
+bin/release: $(shell find cmd/release -type f ! -name '*_test.go')
+	@mkdir -p bin
+	go -C cmd/release build -buildvcs=false -o $(CURDIR)/$@ .
+
 clean: ## Remove what was built, but the Go build cache
-	rm -rf bin .dev
+	rm -rf bin dist .dev
 
 bin/tranche:
 	@mkdir -p bin
