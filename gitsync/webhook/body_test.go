@@ -27,7 +27,7 @@ func hookServer(t *testing.T) (*Receiver, string) {
 	w := &Receiver{
 		c: c.Client, own: c.Client, log: logr.Discard(), limit: rate.NewLimiter(rate.Inf, 1), jobs: make(chan hook, hooksWaiting),
 		reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks),
-		slots: make(chan struct{}, 1), asked: map[types.NamespacedName]bool{},
+		slots: make(chan struct{}, 1), asked: map[types.NamespacedName]bool{}, tokens: tokenCache{},
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -24,7 +24,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,8 +61,9 @@ type Requester interface {
 // source gets the request directly, and any other one writes an annotation for it.
 type Receiver struct {
 	address   string
-	c         client.Client // cached
-	own       client.Reader // of Secrets, which are not
+	c         client.Client // cached; of Secrets the metadata alone
+	own       client.Reader // of Secrets
+	tokens    tokenCache
 	log       logr.Logger
 	limit     *rate.Limiter
 	jobs      chan hook
@@ -88,7 +88,7 @@ func New(mgr ctrl.Manager, address string, r Requester) *Receiver {
 		requester: r,
 		address:   address, c: mgr.GetClient(), own: mgr.GetAPIReader(), log: mgr.GetLogger().WithName("webhook"),
 		limit: rate.NewLimiter(hooksPerSecond, hooksBurst), jobs: make(chan hook, hooksWaiting),
-		reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks),
+		reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks), tokens: tokenCache{},
 		slots: make(chan struct{}, annotatedAtOnce), asked: map[types.NamespacedName]bool{},
 	}
 }
@@ -210,7 +210,7 @@ func (w *Receiver) look(ctx context.Context, h hook) {
 		key := client.ObjectKey{Namespace: gs.Namespace, Name: gs.Spec.Webhook.SecretRef.Name}
 		shared, ok := tokens[key] // a thousand sources have it in common
 		if !ok {
-			shared.value, shared.err = w.token(ctx, key)
+			shared.value, shared.err = w.tokens.of(ctx, w.c, w.own, key)
 			tokens[key] = shared
 		}
 		switch {
@@ -222,24 +222,6 @@ func (w *Receiver) look(ctx context.Context, h hook) {
 			w.ask(ctx, client.ObjectKeyFromObject(gs), w.requester.Syncs(gs))
 		}
 	}
-}
-
-// token is what a Secret has, or why it has nothing.
-type token struct {
-	value []byte
-	err   error
-}
-
-// token reads the secret that sources share with their forge.
-func (w *Receiver) token(ctx context.Context, key client.ObjectKey) ([]byte, error) {
-	var secret corev1.Secret
-	if err := w.own.Get(ctx, key, &secret); err != nil {
-		return nil, fmt.Errorf("getting Secret %s of spec.webhook: %w", key, err)
-	}
-	if len(secret.Data[keyToken]) == 0 {
-		return nil, fmt.Errorf("Secret %s of spec.webhook has no entry %q", key, keyToken)
-	}
-	return secret.Data[keyToken], nil
 }
 
 // ask asks a source to look, at once and, where more hooks come within
