@@ -151,10 +151,11 @@ func (rs *replicas) start(name string) {
 	}()
 }
 
-// asks reports whether a request changes nothing.
+// asks reports whether a request decides nothing. An event is of what was before: it may
+// have been on its way when its sender was suspended.
 func asks(q *http.Request) bool {
 	return q.Method == http.MethodGet || q.URL.Query().Has("dryRun") || strings.HasSuffix(q.URL.Path, "reviews") ||
-		strings.HasSuffix(q.URL.Path, "/git-upload-pack")
+		strings.HasSuffix(q.URL.Path, "/events") || strings.HasSuffix(q.URL.Path, "/git-upload-pack")
 }
 
 // between is what stands between a replica and both servers.
