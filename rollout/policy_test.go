@@ -186,6 +186,7 @@ func TestReplicaSetsUnderThePolicy(t *testing.T) {
 		{"it and its pods would outlive the Deployment", held,
 			`patch rs/` + v1 + ` --type=merge -p {"metadata":{"finalizers":["example.org/keep"]}}`},
 		{"the name of the revision would lie", held, "set image rs/" + v2 + " web=registry.example.org/web:v9"},
+		{"its pods would pass for available too early", held, "patch rs/" + v2 + ` -p {"spec":{"minReadySeconds":5}}`},
 		{"the native controller would release it", held, "label rs/" + v1 + " app=another --overwrite"},
 		{"its pods would be of no revision", held, "label rs/" + v1 + " pod-template-hash=zzz --overwrite"},
 		{"its pods would be of no revision", held, "label rs/" + v2 + " pod-template-hash-"},
