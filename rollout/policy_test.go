@@ -153,9 +153,8 @@ func TestReplicaSetsUnderThePolicy(t *testing.T) {
 	s, stop := atGateOf(t, 4)
 	s.c.Guard(t, s.ns)
 	stop()
-	v1, v2 := s.set("v1").Name, s.set("v2").Name
+	v1, v2, other := s.set("v1").Name, s.set("v2").Name, ""
 	s.create("other", 1)
-	var other string
 	clustertest.Wait(t, "the native ReplicaSet of other", func() error {
 		for _, rs := range s.sets() {
 			if strings.HasPrefix(rs.Name, "other-") {
