@@ -16,7 +16,7 @@ export GOFLAGS := $(strip $(shell go env GOFLAGS 2>/dev/null) -trimpath)
 help: ## Show this list
 	@grep -hE '^[a-z/]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z\/]+):.*## (.*)/\1\t\2/' | expand -t 14
 
-build: bin/tranche bin/devcluster bin/kubectl ## Build bin/tranche, bin/devcluster and bin/kubectl
+build: bin/tranche bin/devcluster bin/kubectl bin/prometheus ## Build bin/tranche, bin/devcluster, bin/kubectl and bin/prometheus
 
 demo: build bin/demo ## Release, approve and roll back on an embedded cluster, in under two minutes
 	@PATH="$(CURDIR)/bin:$$PATH" bin/demo
@@ -24,9 +24,9 @@ demo: build bin/demo ## Release, approve and roll back on an embedded cluster, i
 dev: build bin/demo ## Bring up cluster, Git server and controller, and leave them running
 	@PATH="$(CURDIR)/bin:$$PATH" bin/demo --stay
 
-test: bin/devcluster bin/kubectl ## Run all tests; those of a cluster against the embedded one
+test: bin/devcluster bin/kubectl bin/prometheus ## Run all tests; those of a cluster against the embedded one
 	go test -p 3 -parallel 6 -timeout 40m ./... # the three packages with a cluster beside each other
-	go -C cmd/devcluster test -timeout 5m ./cluster ./gitserver
+	go -C cmd/devcluster test -timeout 5m ./cluster ./gitserver ./traffic
 	go -C cmd/release test -timeout 5m .
 
 lint: ## gofmt, go vet, golangci-lint, links of the docs, language and sizes
@@ -143,3 +143,10 @@ bin/devcluster: $(shell find cmd/devcluster -type f ! -name '*_test.go')
 	@mkdir -p bin
 	@echo "building the embedded cluster: the first build takes about ten minutes on two cores"
 	go -C cmd/devcluster build -buildvcs=false -ldflags "-s -w $(KUBERNETES_LDFLAGS)" -o $(CURDIR)/$@ .
+
+# Prometheus itself, without its service discoveries: they are a third of its packages. It
+# takes a minute on two cores. cmd/prometheus is a module of its own: it requires 240
+# others, which devcluster would have to agree with for each version of Kubernetes.
+bin/prometheus: cmd/prometheus/go.mod cmd/prometheus/go.sum
+	@mkdir -p bin
+	go -C cmd/prometheus build -buildvcs=false -tags remove_all_sd -ldflags "-s -w" -o $(CURDIR)/$@ github.com/prometheus/prometheus/cmd/prometheus

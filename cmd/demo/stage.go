@@ -38,6 +38,8 @@ type stage struct {
 	url            string      // of the repository, over HTTP
 	stay           bool        // the user goes on in the clone
 	metrics        string      // address of the controller's metrics
+	traffic        string      // URL of what the pods serve
+	prometheus     string      // URL of the Prometheus that scrapes both
 	client         client.Client
 }
 
@@ -102,10 +104,27 @@ func (s *stage) set(ctx context.Context) error {
 		"--metrics-bind-address", s.metrics, "--metrics-secure=false"); err != nil {
 		return err
 	}
+	if err := s.monitor(ctx); err != nil {
+		return err
+	}
 	if err := s.connect(); err != nil {
 		return err
 	}
 	return s.seed(ctx)
+}
+
+// monitor starts the traffic of the pods, and a Prometheus that scrapes it. Only the user
+// who stays looks at them.
+func (s *stage) monitor(ctx context.Context) (err error) {
+	if !s.stay {
+		return nil
+	}
+	if s.traffic, err = s.start(ctx, "traffic", "devcluster", "traffic"); err != nil {
+		return err
+	}
+	s.prometheus, err = s.start(ctx, "prometheus", "devcluster", "prometheus", "--dir", filepath.Join(s.dir, "prometheus"),
+		"--scrape", "traffic="+s.traffic+"/metrics", "--scrape", "tranche=http://"+s.metrics+"/metrics")
+	return err
 }
 
 // freeAddress is an address on which nothing listens at present.
@@ -237,8 +256,13 @@ Three commands to try:
   (cd %s && sed -i s/:v1/:v2/ deployment.yaml && git commit -am "web: v2" && git push)
   kubectl get batchreleases -n shop --watch
 
+The pods serve requests, at %s/metrics.
+The tag v2-errors makes them fail. A Prometheus scrapes them, and the controller:
+
+  curl -s %s/api/v1/query --data-urlencode 'query=sum by (pod, code) (rate(http_requests_total[10s]))'
+
 The controller's metrics: http://%s/metrics
-`, s.kubeconfig(), s.bin, s.bare(), s.clone(), s.metrics)
+`, s.kubeconfig(), s.bin, s.bare(), s.clone(), s.traffic, s.prometheus, s.metrics)
 	<-ctx.Done()
 	fmt.Println("\nStopping.")
 	return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,10 +37,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// `make dev` serves the controller's metrics at the address that it prints,
-// with those of the release that it has made. Nothing of it is left after ^C.
-func TestStay_ServesMetrics(t *testing.T) {
-	dir := t.TempDir()
+// linkPrograms lays out a folder as the repository is, whose program tranche is this one.
+func linkPrograms(t *testing.T, dir string) {
+	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
@@ -47,12 +47,20 @@ func TestStay_ServesMetrics(t *testing.T) {
 	for name, to := range map[string]string{
 		"config": filepath.Join(root, "config"), "examples": filepath.Join(root, "examples"), "bin/tranche": os.Args[0],
 		"bin/devcluster": filepath.Join(root, "bin", "devcluster"), "bin/kubectl": filepath.Join(root, "bin", "kubectl"),
+		"bin/prometheus": filepath.Join(root, "bin", "prometheus"),
 	} {
 		name = filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.Symlink(to, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// `make dev` serves the controller's metrics at the address that it prints,
+// with those of the release that it has made. Nothing of it is left after ^C.
+func TestStay_ServesMetrics(t *testing.T) {
+	dir := t.TempDir()
+	linkPrograms(t, dir)
 	t.Setenv("TMPDIR", t.TempDir())
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -66,10 +74,13 @@ func TestStay_ServesMetrics(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- errors.Join(run(ctx, filepath.Join(dir, "bin"), true), w.Close()) }()
 
-	url := ""
+	url, prometheus := "", ""
 	var printed strings.Builder
 	for lines := bufio.NewScanner(r); url == "" && lines.Scan(); {
 		printed.WriteString(lines.Text() + "\n")
+		if _, at, ok := strings.Cut(lines.Text(), "curl -s "); ok {
+			prometheus, _, _ = strings.Cut(at, " ")
+		}
 		if _, at, ok := strings.Cut(lines.Text(), "metrics: "); ok {
 			url = at
 		}
@@ -85,6 +96,7 @@ func TestStay_ServesMetrics(t *testing.T) {
 		}
 		return nil
 	})
+	scraped(t, prometheus, want)
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -94,6 +106,24 @@ func TestStay_ServesMetrics(t *testing.T) {
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 		t.Errorf("%v is left: %v", left, err)
+	}
+}
+
+// scraped waits until Prometheus has the traffic of ten pods, 50 requests a second each,
+// and the same metric of the controller.
+func scraped(t *testing.T, prometheus, metric string) {
+	t.Helper()
+	for _, query := range []string{
+		`sum(rate(http_requests_total{namespace="shop"}[5s])) > 400 < 600`,
+		"sum(" + strings.TrimSuffix(metric, " 1") + ") == 1",
+	} {
+		clustertest.Wait(t, query, func() error {
+			address := prometheus + "?query=" + neturl.QueryEscape(query)
+			if code, text := get(t, address); code != http.StatusOK || !strings.Contains(text, `"value"`) {
+				return fmt.Errorf("%s: %d: %s", address, code, text)
+			}
+			return nil
+		})
 	}
 }
 

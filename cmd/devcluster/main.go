@@ -8,7 +8,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -57,7 +56,7 @@ pods are played by kwok, so nothing is ever pulled or run. See
 		&cobra.Group{ID: groupServe, Title: "Commands:"},
 		&cobra.Group{ID: groupComponent, Title: "Components, as upstream has them:"},
 	)
-	root.AddCommand(newUpCommand(), newGitCommand())
+	root.AddCommand(newUpCommand(), newGitCommand(), newTrafficCommand(), newPrometheusCommand())
 	for _, c := range components {
 		root.AddCommand(newComponentCommand(c))
 	}
@@ -78,22 +77,28 @@ there as soon as the one line on stdout says that the cluster is ready, DIR/logs
 a file per component. A second run on the same DIR finds everything again, on
 other ports.
 
-Pods become ready about a second after they are scheduled, whatever their image.
-Two tags misbehave on purpose:
+Pods become ready about a second after they are scheduled, whatever their image, and the
+pods of Jobs complete a second later. Some tags misbehave on purpose:
 
   :broken   runs and never becomes ready
   :crash    becomes ready, fails three seconds later, and goes on as a crash loop
-            does: back-off of 10s, 20s, 40s ... 5m, ready for three seconds between`,
+            does: back-off of 10s, 20s, 40s ... 5m, ready for three seconds between
+  :pull     cannot be pulled: ImagePullBackOff
+
+The pods of Jobs have more of them, which act a second after the pod has begun to run:
+
+  :exit-N   the container ends with that exit code, 0 to 255
+  :oom      the container is OOMKilled
+  :evict    the node evicts the pod
+  :hang     the pod goes on for ever, as until the deadline of its Job
+
+All but :broken and :crash are also read at the end of a longer tag: :v2-exit-3. A pod with
+restartPolicy OnFailure is restarted as after a crash. The scheduler is the real one: a pod
+stays unschedulable if it asks for what no node has.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := lifetime(cmd, untilStdinEnds)
 			defer stop()
-			if untilStdinEnds {
-				go func() {
-					_, _ = io.Copy(io.Discard, os.Stdin)
-					stop()
-				}()
-			}
 			restart := make(chan os.Signal, 1)
 			signal.Notify(restart, syscall.SIGHUP)
 			o.Restart = restart
@@ -103,8 +108,7 @@ Two tags misbehave on purpose:
 		},
 	}
 	cmd.Flags().StringVar(&o.Dir, "dir", "", "directory that the cluster lives in; made if absent")
-	cmd.Flags().BoolVar(&untilStdinEnds, "until-stdin-ends", false,
-		"end when the standard input does, as it does with the process at its other end, however that ends")
+	addUntilStdinEnds(cmd, &untilStdinEnds)
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 5, "number of nodes, each with room for 1000 pods")
 	cmd.Flags().StringSliceVar(&o.AdmissionPlugins, "enable-admission-plugins", nil,
 		"admission plugins of the API server, beside those that are on by default")
@@ -124,7 +128,7 @@ func newGitCommand() *cobra.Command {
 pushes: DIR/shop.git is URL/shop.git. The one line on stdout is the URL. It needs git.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := lifetime(cmd, false)
 			defer stop()
 			return gitserver.Serve(ctx, o, func(url string) { fmt.Println(url) })
 		},

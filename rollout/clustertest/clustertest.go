@@ -55,6 +55,8 @@ type Cluster struct {
 	dir  string
 	cmd  *exec.Cmd
 	keep bool
+
+	monitoring *monitoring
 }
 
 // shared is the package's cluster.
@@ -169,7 +171,7 @@ func start(flags ...string) (*Cluster, error) {
 		return nil, err
 	}
 	up := exec.Command(binary, append([]string{"up", "--dir", dir, "--until-stdin-ends"}, flags...)...)
-	c := &Cluster{root: root, dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), cmd: up}
+	c := &Cluster{root: root, dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), cmd: up, monitoring: &monitoring{}}
 	c.cmd.Env = withGC(componentGC)
 	var stderr bytes.Buffer
 	c.cmd.Stderr = &stderr
@@ -213,6 +215,9 @@ func Root() (string, error) {
 }
 
 func (c *Cluster) stop() {
+	if c.monitoring.m != nil {
+		c.monitoring.m.end()
+	}
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
 	_ = c.cmd.Wait()
 	_ = os.RemoveAll(c.dir)

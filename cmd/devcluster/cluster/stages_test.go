@@ -119,19 +119,29 @@ func ownedByJob(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
+func restarted(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+	return pod
+}
+
+// life is what becomes of a pod.
+type life struct {
+	reason string
+	pod    *corev1.Pod
+	want   []look
+}
+
+// look is at a pod as it is after a stage.
+type look struct {
+	stage    string
+	phase    corev1.PodPhase
+	ready    bool
+	restarts int32 // of the container that has most
+}
+
 // TestLives follows pods through their stages. At each, the pod is looked at as it is after the stage.
 func TestLives(t *testing.T) {
-	type look struct {
-		stage    string
-		phase    corev1.PodPhase
-		ready    bool
-		restarts int32 // of the container that has most
-	}
-	for _, test := range []struct {
-		reason string
-		pod    *corev1.Pod
-		want   []look
-	}{
+	for _, test := range []life{
 		{"an ordinary pod becomes ready and stays", newPod("app:1"), []look{
 			{"pod-start", corev1.PodRunning, true, 0},
 		}},
@@ -161,29 +171,109 @@ func TestLives(t *testing.T) {
 			{"pod-crash", corev1.PodRunning, false, 1},
 		}},
 	} {
-		t.Run(test.reason, func(t *testing.T) {
-			p, pod := newPlayer(t), test.pod
-			for i, want := range test.want {
-				stage := p.next(t, pod)
-				if stage == nil {
-					t.Fatalf("look %d: nothing happens, want %s", i, want.stage)
-				}
-				pod = p.play(t, stage, pod)
-				got := look{stage.Name(), pod.Status.Phase, isReady(t, pod), restarts(pod)}
-				if got != want {
-					t.Fatalf("look %d: got %+v, want %+v", i, got, want)
-				}
-			}
-			last := test.want[len(test.want)-1].stage
-			if stage := p.next(t, pod); stage != nil && last != "pod-crash" && last != "pod-restart" {
-				t.Errorf("after %s there is %s, want nothing", last, stage.Name())
-			}
-		})
+		t.Run(test.reason, test.follow)
+	}
+}
+
+func TestLivesOfJobs(t *testing.T) {
+	for _, test := range []life{
+		{"a pod whose image cannot be pulled waits for it", newPod("side:1", "app:v2-pull"), []look{
+			{"pod-pull", corev1.PodPending, false, 0},
+		}},
+		{"the end of a tag counts, not that of a name", newPod("app-pull:1", "app:v2-pulled"), []look{
+			{"pod-start", corev1.PodRunning, true, 0},
+		}},
+		{"a pod of no Job does not end", newPod("app:exit-3", "app:oom", "app:evict"), []look{
+			{"pod-start", corev1.PodRunning, true, 0},
+		}},
+		{"a Job's pod with exit code 0 completes", ownedByJob(newPod("job:v2-exit-0")), []look{
+			{"pod-start", corev1.PodRunning, true, 0},
+			{"pod-complete", corev1.PodSucceeded, false, 0},
+		}},
+		{"a Job's pod that hangs stays", ownedByJob(newPod("job:hang")), []look{
+			{"pod-start", corev1.PodRunning, true, 0},
+		}},
+		{"one container that hangs keeps a failed one's pod", ownedByJob(newPod("job:hang", "job:exit-1")), []look{
+			{"pod-start", corev1.PodRunning, true, 0},
+		}},
+		{"a Job's pod whose image cannot be pulled waits for it", ownedByJob(newPod("job:pull")), []look{
+			{"pod-pull", corev1.PodPending, false, 0},
+		}},
+		{"a Job's pod fails", ownedByJob(newPod("job:exit-3")), []look{
+			{"pod-start", corev1.PodRunning, true, 0},
+			{"pod-fail", corev1.PodFailed, false, 0},
+		}},
+		{"a Job's pod that is evicted fails, whatever its other containers do", ownedByJob(newPod("job:exit-3", "job:evict")), []look{
+			{"pod-start", corev1.PodRunning, true, 0},
+			{"pod-evict", corev1.PodFailed, false, 0},
+		}},
+		{"a Job's pod that is restarted fails again and again", restarted(ownedByJob(newPod("side:1", "job:exit-3"))), []look{
+			{"pod-start", corev1.PodRunning, true, 0},
+			{"pod-fail-again", corev1.PodRunning, false, 1},
+			{"pod-restart", corev1.PodRunning, true, 1},
+			{"pod-fail-again", corev1.PodRunning, false, 2},
+		}},
+	} {
+		t.Run(test.reason, test.follow)
+	}
+}
+
+func (l life) follow(t *testing.T) {
+	p, pod := newPlayer(t), l.pod
+	for i, want := range l.want {
+		stage := p.next(t, pod)
+		if stage == nil {
+			t.Fatalf("look %d: nothing happens, want %s", i, want.stage)
+		}
+		pod = p.play(t, stage, pod)
+		got := look{stage.Name(), pod.Status.Phase, isReady(t, pod), restarts(pod)}
+		if got != want {
+			t.Fatalf("look %d: got %+v, want %+v", i, got, want)
+		}
+	}
+	last := l.want[len(l.want)-1].stage
+	loops := map[string]bool{"pod-crash": true, "pod-restart": true, "pod-fail-again": true}
+	if stage := p.next(t, pod); stage != nil && !loops[last] {
+		t.Errorf("after %s there is %s, want nothing", last, stage.Name())
+	}
+}
+
+// TestEnds reads how a Job's pod and its containers ended.
+func TestEnds(t *testing.T) {
+	type end struct {
+		phase             corev1.PodPhase
+		reason, container string
+		exitCode          int32
+		disrupted         bool
+	}
+	for image, want := range map[string]end{
+		"job:exit-0":    {corev1.PodSucceeded, "", "Completed", 0, false},
+		"job:v2-exit-3": {corev1.PodFailed, "", "Error", 3, false},
+		"job:exit-137":  {corev1.PodFailed, "", "Error", 137, false},
+		"job:oom":       {corev1.PodFailed, "", "OOMKilled", 137, false},
+		"job:evict":     {corev1.PodFailed, "Evicted", "Error", 137, true},
+	} {
+		p, pod := newPlayer(t), ownedByJob(newPod(image))
+		for stage := p.next(t, pod); stage != nil; stage = p.next(t, pod) {
+			pod = p.play(t, stage, pod)
+		}
+		terminated := pod.Status.ContainerStatuses[0].State.Terminated
+		if terminated == nil {
+			t.Errorf("%s: the container is %+v", image, pod.Status.ContainerStatuses[0].State)
+			continue
+		}
+		got := end{phase: pod.Status.Phase, reason: pod.Status.Reason, container: terminated.Reason, exitCode: terminated.ExitCode}
+		for _, c := range pod.Status.Conditions {
+			got.disrupted = got.disrupted || c.Type == corev1.DisruptionTarget && c.Reason == "TerminationByKubelet"
+		}
+		if got != want {
+			t.Errorf("%s: got %+v, want %+v", image, got, want)
+		}
 	}
 }
 
 func TestDeletedPodsGoFromEveryState(t *testing.T) {
-	for _, image := range []string{"app:1", "app:broken", "app:crash"} {
+	for _, image := range []string{"app:1", "app:broken", "app:crash", "app:pull", "app:exit-3"} {
 		p, pod := newPlayer(t), newPod(image)
 		for range 4 {
 			deleted := pod.DeepCopy()
@@ -223,6 +313,7 @@ func isReady(t *testing.T, pod *corev1.Pod) bool {
 		containers = containers && c.Ready
 	}
 	ready, seen := false, map[corev1.PodConditionType]bool{}
+	ended := map[string]bool{"PodCompleted": true, "PodFailed": true} // reasons without a message
 	for _, c := range pod.Status.Conditions {
 		if seen[c.Type] {
 			t.Errorf("condition %s is there twice", c.Type)
@@ -232,7 +323,7 @@ func isReady(t *testing.T, pod *corev1.Pod) bool {
 			continue
 		}
 		ready = c.Status == corev1.ConditionTrue
-		if ready != containers || ready != (c.Reason == "") || ready != (c.Message == "") && c.Reason != "PodCompleted" {
+		if ready != containers || ready != (c.Reason == "") || ready != (c.Message == "") && !ended[c.Reason] {
 			t.Errorf("condition %s is %s (%s: %s), its containers say %v", c.Type, c.Status, c.Reason, c.Message, containers)
 		}
 	}

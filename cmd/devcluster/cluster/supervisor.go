@@ -29,6 +29,9 @@ const (
 // component is a program to run.
 type component struct {
 	name string
+	// program is the file to run; empty: this binary, which takes the name for its first argument.
+	program string
+	port    int // to listen on; 0: any free one
 	// args says how to run it, listening on the given port of 127.0.0.1.
 	args func(port int) []string
 	// health is the URL that answers 200 as soon as the component works on that port.
@@ -73,11 +76,11 @@ func (s *supervisor) start(ctx context.Context, c component) (int, error) {
 		fmt.Errorf("%s is not healthy after %s; see %s", c.name, startTimeout, s.logFile(c.name)))
 	defer cancel()
 	for attempt := 1; ; attempt++ {
-		port, err := freePort()
+		port, err := c.choosePort()
 		if err != nil {
 			return 0, err
 		}
-		p, err := s.spawn(c.name, c.args(port))
+		p, err := s.spawn(c, port)
 		if err != nil {
 			return 0, fmt.Errorf("starting %s: %w", c.name, err)
 		}
@@ -92,6 +95,13 @@ func (s *supervisor) start(ctx context.Context, c component) (int, error) {
 	}
 }
 
+func (c *component) choosePort() (int, error) {
+	if c.port != 0 {
+		return c.port, nil
+	}
+	return freePort()
+}
+
 // restart ends a component and starts it again, on the same port.
 func (s *supervisor) restart(ctx context.Context, c component, port int) error {
 	p := s.running(c.name)
@@ -99,7 +109,7 @@ func (s *supervisor) restart(ctx context.Context, c component, port int) error {
 		return fmt.Errorf("restarting %s: it does not run", c.name)
 	}
 	p.stop(s.grace)
-	p, err := s.spawn(c.name, c.args(port))
+	p, err := s.spawn(c, port)
 	if err != nil {
 		return fmt.Errorf("restarting %s: %w", c.name, err)
 	}
@@ -124,15 +134,19 @@ func (s *supervisor) running(name string) *process {
 
 func (s *supervisor) logFile(name string) string { return filepath.Join(s.logs, name+".log") }
 
-// spawn starts this binary as the named component, with a new log.
-func (s *supervisor) spawn(name string, args []string) (*process, error) {
-	log, err := os.Create(s.logFile(name))
+// spawn starts a component on a port, with a new log.
+func (s *supervisor) spawn(c component, port int) (*process, error) {
+	log, err := os.Create(s.logFile(c.name))
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close() // the child has its own
-	p := &process{name: name, log: log.Name(), ended: make(chan struct{})}
-	p.cmd = exec.Command(s.executable, append([]string{name}, args...)...)
+	p := &process{name: c.name, log: log.Name(), ended: make(chan struct{})}
+	program, args := s.executable, append([]string{c.name}, c.args(port)...)
+	if c.program != "" {
+		program, args = c.program, args[1:]
+	}
+	p.cmd = exec.Command(program, args...)
 	p.cmd.Env = s.env
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 
@@ -210,7 +224,7 @@ func (s *supervisor) watch(p *process, c component, port int) {
 
 // revive starts a component again that has ended, on its port.
 func (s *supervisor) revive(c component, port int) (*process, error) {
-	p, err := s.spawn(c.name, c.args(port))
+	p, err := s.spawn(c, port)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s again: %w", c.name, err)
 	}

@@ -151,7 +151,11 @@ func TestUp(t *testing.T) {
 	r := up(t, dir)
 	t.Run("a second one on the same directory is refused", func(t *testing.T) { refused(t, dir) })
 	t.Run("kubectl", func(t *testing.T) { kubectl(t, dir) })
-	t.Run("pods", func(t *testing.T) { pods(t, r.client) })
+	t.Run("beside each other", func(t *testing.T) {
+		t.Run("pods", func(t *testing.T) { pods(t, r.client) })
+		t.Run("jobs", func(t *testing.T) { jobs(t, r.client) })
+		t.Run("monitoring", func(t *testing.T) { monitoring(t, dir) })
+	})
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -204,6 +208,7 @@ func kubectl(t *testing.T, dir string) {
 }
 
 func pods(t *testing.T, client kubernetes.Interface) {
+	t.Parallel()
 	for _, d := range []*appsv1.Deployment{
 		newDeployment("good", "app:1", 3), newDeployment("bad", "app:broken", 1), newDeployment("ugly", "app:crash", 1),
 	} {
@@ -251,6 +256,11 @@ func again(t *testing.T, dir string) {
 	eventually(t, "the cluster works again", func(ctx context.Context) (bool, error) {
 		err := r.client.AppsV1().Deployments(metav1.NamespaceDefault).Delete(ctx, "good", metav1.DeleteOptions{})
 		return err == nil || apierrors.IsNotFound(err), nil
+	})
+	// A controller manager that is still starting ends with the API server, or before it.
+	eventually(t, "the garbage collector works", func(ctx context.Context) (bool, error) {
+		list, err := podsOf(ctx, r.client, "good")
+		return err == nil && len(list) == 0, nil
 	})
 	if err := syscall.Kill(apiServer, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
