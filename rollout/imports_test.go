@@ -29,6 +29,7 @@ func TestImports(t *testing.T) {
 		"rollout/engine/native":     {"rollout/engine/facts"},
 		"rollout/engine/position":   {"plan", "plan/v1alpha1", "rollout/engine/facts", "rollout/engine/rolling"},
 		"rollout/engine/rolling":    nil,
+		"rollout/engine/statistics": nil,
 		"rollout/failures":          nil,
 		"rollout/fence":             {"plan/v1alpha1", "rollout/failures"},
 		"rollout/impersonate":       {"plan/v1alpha1"},
