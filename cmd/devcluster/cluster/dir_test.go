@@ -67,7 +67,7 @@ func TestWriteFile(t *testing.T) {
 }
 
 func TestFreePort(t *testing.T) {
-	port, err := freePort()
+	port, err := freePort(0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os/exec"
@@ -222,12 +223,22 @@ func query(ctx context.Context, address string) (result, error) {
 }
 
 func TestPrometheusOptionsAreChecked(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, err := net.SplitHostPort(taken.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct{ args, want string }{
 		{"--scrape a=nowhere", `scraping a: "nowhere" is not an HTTP URL`},
 		{"", "there is nothing to scrape"},
 		{"--scrape a=http://127.0.0.1:1/ --interval 1us", "an interval of 1µs"},
 		{"--scrape a=http://127.0.0.1:1/ --config x", "none of the others can be"},
 		{"--program no-such-file", "run 'make bin/prometheus' first"},
+		{"--scrape a=http://127.0.0.1:1/ --port " + port, "starting prometheus: looking for a free port: listen tcp 127.0.0.1:" + port},
 		{"--config no-such-file", "prometheus ended unexpectedly"},
 	} {
 		args := append([]string{"prometheus", "--dir", t.TempDir()}, strings.Fields(test.args)...)

@@ -76,9 +76,9 @@ func (s *supervisor) start(ctx context.Context, c component) (int, error) {
 		fmt.Errorf("%s is not healthy after %s; see %s", c.name, startTimeout, s.logFile(c.name)))
 	defer cancel()
 	for attempt := 1; ; attempt++ {
-		port, err := c.choosePort()
+		port, err := freePort(c.port)
 		if err != nil {
-			return 0, err
+			return 0, fmt.Errorf("starting %s: %w", c.name, err)
 		}
 		p, err := s.spawn(c, port)
 		if err != nil {
@@ -93,13 +93,6 @@ func (s *supervisor) start(ctx context.Context, c component) (int, error) {
 			return 0, err
 		}
 	}
-}
-
-func (c *component) choosePort() (int, error) {
-	if c.port != 0 {
-		return c.port, nil
-	}
-	return freePort()
 }
 
 // restart ends a component and starts it again, on the same port.

@@ -246,3 +246,18 @@ func TestExporter_RefusesChange(t *testing.T) {
 		}
 	}
 }
+
+func TestServe_RefusesProfiles(t *testing.T) {
+	for want, change := range map[string]func(*Profiles){
+		"errors: 2 is not from 0 to 1":              func(p *Profiles) { p.Ordinary.Errors = 2 },
+		"tag errors: errors: -1 is not from 0 to 1": func(p *Profiles) { p.Errors = -1 },
+		"tag slow: latency: 0s is not above 0":      func(p *Profiles) { p.Slow = 0 },
+		"no cluster is named; give a kubeconfig":    func(*Profiles) {},
+	} {
+		o := Options{Profiles: Default()}
+		change(&o.Profiles)
+		if err := Serve(t.Context(), o, nil); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

@@ -55,6 +55,19 @@ func (p Profiles) of(tag string) Profile {
 	return profile
 }
 
+// check says what is wrong with the profiles.
+func (p Profiles) check() error {
+	if err := p.Ordinary.check(); err != nil {
+		return err
+	}
+	for _, tag := range []string{wordErrors, wordSlow} {
+		if err := p.of(tag).check(); err != nil {
+			return fmt.Errorf("tag %s: %w", tag, err)
+		}
+	}
+	return nil
+}
+
 // check says what is wrong with a profile.
 func (p Profile) check() error {
 	switch {

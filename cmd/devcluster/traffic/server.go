@@ -38,10 +38,11 @@ type Options struct {
 // Serve serves until the context is cancelled, and then returns nil. It calls listening
 // once, with the URL, when it has seen all pods that there are.
 func Serve(ctx context.Context, o Options, listening func(url string)) error {
-	for tag, p := range map[string]Profile{"": o.Profiles.Ordinary, wordErrors: o.Profiles.of(wordErrors), wordSlow: o.Profiles.of(wordSlow)} {
-		if err := p.check(); err != nil {
-			return fmt.Errorf("profile of the tag %q: %w", tag, err)
-		}
+	if err := o.Profiles.check(); err != nil {
+		return err
+	}
+	if o.Kubeconfig == "" {
+		return errors.New("no cluster is named; give a kubeconfig")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -80,6 +81,9 @@ func follow(ctx context.Context, kubeconfig string, e *exporter) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
+	}
+	if _, err := client.Discovery().ServerVersion(); err != nil { // the informer would wait for the server
+		return fmt.Errorf("reaching the API server: %w", err)
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	registered, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
