@@ -50,13 +50,17 @@ func TestControllerUnderAnotherAccount(t *testing.T) {
 			return next.RoundTrip(r)
 		})
 	})
-	const why = "is the memory of the controller"
+	const why, todo = "is the memory of the controller", "run the controller as that account"
 	s.hasEvent(v1alpha1.ReasonWriteRefused, why)
+	s.hasEvent(v1alpha1.ReasonWriteRefused, todo)
 	clustertest.Wait(t, "the log", func() error {
 		mu.Lock()
 		defer mu.Unlock()
-		if got := log.String(); !strings.Contains(got, "Status not written") || !strings.Contains(got, why) {
-			return fmt.Errorf("%s", got)
+		got := log.String()
+		for _, text := range []string{"Status not written", why, todo} {
+			if !strings.Contains(got, text) {
+				return fmt.Errorf("%q is not in %s", text, got)
+			}
 		}
 		return nil
 	})

@@ -325,6 +325,7 @@ func (r *reconciler) tellFailing(ctx context.Context, br *v1alpha1.BatchRelease,
 // round has observed.
 func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease, o engine.Observed, err error) (reconcile.Result, error) {
 	o.Release = br
+	err = r.account.Explain(ctx, err)
 	status, wait := r.clock.Refused(o, err)
 	if br.Status.Reason != status.Reason {
 		r.tell(br, engine.Event{Warning: true, Reason: status.Reason, Message: status.Message})

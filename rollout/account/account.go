@@ -84,6 +84,30 @@ func (a *Account) MayHandBack(ctx context.Context, asAccount bool) (refusal, err
 	return problem, nil
 }
 
+// Explain adds to a refusal by the API server that the policies do not let the controller's
+// account pass, if that is so. The policy on the status does not say what to do.
+func (a *Account) Explain(ctx context.Context, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	refusal, unknown := a.MayHandBack(ctx, false)
+	if unknown != nil || refusal == nil {
+		return err
+	}
+	return fmt.Errorf("%w. %w", refusal, err)
+}
+
+// Log returns a function that logs if the policies do not let the controller's account pass.
+// The status of a BatchRelease may not say so, since the same account writes it.
+func (a *Account) Log(log logr.Logger) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if refusal, err := a.MayHandBack(ctx, false); err == nil && refusal != nil {
+			log.Error(refusal, "No release begins under this account")
+		}
+		return nil
+	}
+}
+
 // ask returns a problem with the account. err says why ask could not find out.
 func (a *Account) ask(ctx context.Context) (problem, err error) {
 	name := client.ObjectKey{Name: policyHeldDeployments}
@@ -101,13 +125,13 @@ func (a *Account) ask(ctx context.Context) (problem, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return judge(&policy, user), nil
+	return Refusal(&policy, user), nil
 }
 
-// judge returns an error when the policy does not let the user pass. A policy
-// whose accounts cannot be read lets a user pass whose name is in any of its
+// Refusal returns an error when a policy that lets the controller pass does not let the user
+// pass. A policy whose accounts cannot be read lets a user pass whose name is in any of its
 // expressions.
-func judge(policy *admissionv1.ValidatingAdmissionPolicy, user string) error {
+func Refusal(policy *admissionv1.ValidatingAdmissionPolicy, user string) error {
 	for _, v := range policy.Spec.Variables {
 		if v.Name != variableAccounts {
 			continue
@@ -119,15 +143,19 @@ func judge(policy *admissionv1.ValidatingAdmissionPolicy, user string) error {
 		if slices.Contains(accounts, user) {
 			return nil
 		}
-		return fmt.Errorf("ValidatingAdmissionPolicy %s lets only %s write held Deployments, and the controller is %s; "+
-			"run the controller as that account (--as, outside the cluster), or add %[3]s to the variable %[4]s in config/policy",
-			policy.Name, orNoAccount(accounts), user, variableAccounts)
+		writes := "pass"
+		if policy.Name == policyHeldDeployments {
+			writes = "write held Deployments"
+		}
+		return fmt.Errorf("ValidatingAdmissionPolicy %s lets only %s %s, and the controller is %s; "+
+			"run the controller as that account (--as, outside the cluster), or add %[4]s to the variable %[5]s in config/policy",
+			policy.Name, orNoAccount(accounts), writes, user, variableAccounts)
 	}
-	if slices.ContainsFunc(expressionsOf(policy), func(e string) bool { return strings.Contains(e, user) }) {
+	if slices.ContainsFunc(Expressions(policy), func(e string) bool { return strings.Contains(e, user) }) {
 		return nil
 	}
 	return fmt.Errorf("ValidatingAdmissionPolicy %s does not name the controller's account %s; "+
-		"apply config/policy, or name the account in the policy", policy.Name, user)
+		"run the controller as an account that it names, or name this one in config/policy", policy.Name, user)
 }
 
 func orNoAccount(accounts []string) string {
@@ -137,8 +165,8 @@ func orNoAccount(accounts []string) string {
 	return strings.Join(accounts, ", ")
 }
 
-// expressionsOf a policy, in which an account may be named.
-func expressionsOf(policy *admissionv1.ValidatingAdmissionPolicy) []string {
+// Expressions returns those of a policy in which an account may be named.
+func Expressions(policy *admissionv1.ValidatingAdmissionPolicy) []string {
 	var expressions []string
 	for _, c := range policy.Spec.MatchConditions {
 		expressions = append(expressions, c.Expression)
