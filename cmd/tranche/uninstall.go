@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -107,26 +106,12 @@ func (u *uninstall) find(ctx context.Context) error {
 		return err
 	}
 	u.sources = sources
-	u.held, err = u.heldNow(ctx)
+	u.held, err = u.at.Held(ctx, "")
 	return err
 }
 
 // isNoKind reports whether a kind is not, or not any more, in the cluster.
 func isNoKind(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
-
-// heldNow lists the Deployments that are held.
-func (u *uninstall) heldNow(ctx context.Context) ([]string, error) {
-	var list appsv1.DeploymentList
-	if err := u.at.List(ctx, &list, client.HasLabels{v1alpha1.LabelHeld}); err != nil {
-		return nil, fmt.Errorf("listing held Deployments: %w", err)
-	}
-	var held []string
-	for i := range list.Items {
-		held = append(held, list.Items[i].Namespace+"/"+list.Items[i].Name)
-	}
-	slices.Sort(held)
-	return held, nil
-}
 
 // text says what would be deleted.
 func (u *uninstall) text() string {
@@ -215,7 +200,7 @@ func (u *uninstall) deleteReleases(ctx context.Context) error {
 		}
 	}
 	return u.await(ctx, "the Deployments to be handed back", func(ctx context.Context) ([]string, error) {
-		left, err := u.heldNow(ctx)
+		left, err := u.at.Held(ctx, "")
 		if err != nil {
 			return nil, err
 		}

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 )
@@ -81,13 +78,13 @@ func controllerVersion(ctx context.Context, k *cli.Cluster) *versionController {
 	if err != nil {
 		return &versionController{Unknown: "unknown: " + err.Error()}
 	}
-	var list appsv1.DeploymentList
-	if err := at.List(ctx, &list, client.MatchingLabels{"app.kubernetes.io/name": "tranche"}); err != nil {
+	list, err := at.Controllers(ctx)
+	if err != nil {
 		return &versionController{Unknown: "unknown: " + err.Error()}
 	}
-	for _, d := range list.Items {
+	for _, d := range list {
 		for _, c := range d.Spec.Template.Spec.Containers {
-			return &versionController{Version: c.Image[strings.LastIndexAny(c.Image, ":@")+1:], Image: c.Image, Namespace: d.Namespace, Name: d.Name}
+			return &versionController{Version: cli.ImageVersion(c.Image), Image: c.Image, Namespace: d.Namespace, Name: d.Name}
 		}
 	}
 	return &versionController{Unknown: "not installed in this cluster"}

@@ -7,13 +7,14 @@ import (
 	"slices"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 )
 
 // sourceAccount is the account of a new GitSource where no flag names one.
@@ -83,8 +84,8 @@ func (b *bootstrap) checkRole(ctx context.Context) error {
 	return nil
 }
 
-// within reports whether rules of a role give the right.
-func (r right) within(rules []rbacv1.PolicyRule) bool {
+// within reports whether rules of a role give a right.
+func within(r cli.Right, rules []rbacv1.PolicyRule) bool {
 	has := func(list []string, word string) bool {
 		return slices.Contains(list, word) || slices.Contains(list, "*")
 	}
@@ -95,26 +96,17 @@ func (r right) within(rules []rbacv1.PolicyRule) bool {
 
 // allowed reports whether an account has a right, or will have it by the role. It is
 // Forbidden where you may not ask.
-func (b *bootstrap) allowed(ctx context.Context, r right) (bool, error) {
-	if b.makes && r.account == b.applier(b.at.Namespace) {
+func (b *bootstrap) allowed(ctx context.Context, r cli.Right) (bool, error) {
+	if b.makes && r.Account == b.applier(b.at.Namespace) {
 		var role rbacv1.ClusterRole
 		if err := b.at.Get(ctx, client.ObjectKey{Name: b.role}, &role); err != nil {
 			return false, err
 		}
-		if r.Namespace == b.at.Namespace && r.within(role.Rules) {
+		if r.Namespace == b.at.Namespace && within(r, role.Rules) {
 			return true, nil
 		}
 	}
-	return r.isHeld(ctx, b.at)
-}
-
-// isHeld reports whether the account has the right now.
-func (r right) isHeld(ctx context.Context, c client.Client) (bool, error) {
-	review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: r.account, Groups: groupsOf(r.account), ResourceAttributes: &r.ResourceAttributes,
-	}}
-	err := c.Create(ctx, &review)
-	return review.Status.Allowed, err
+	return r.IsHeld(ctx, b.at)
 }
 
 // writeAccount applies the account and its binding, and waits until the API server
@@ -131,7 +123,7 @@ func (b *bootstrap) writeAccount(ctx context.Context) error {
 	}
 	for _, r := range b.needed() {
 		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, rightsTimeout, true, func(ctx context.Context) (bool, error) {
-			ok, err := r.isHeld(ctx, b.at)
+			ok, err := r.IsHeld(ctx, b.at)
 			if apierrors.IsForbidden(err) { // you may not ask
 				return true, nil
 			}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -26,17 +27,17 @@ func (b *bootstrap) checkApplier(ctx context.Context) error {
 	for _, r := range b.needed() {
 		ok, err := b.allowed(ctx, r)
 		if apierrors.IsForbidden(err) {
-			_, err := fmt.Fprintf(b.cmd.OutOrStdout(), "? whether %s may apply it: you may not ask for the rights of others\n", r.account)
+			_, err := fmt.Fprintf(b.cmd.OutOrStdout(), "? whether %s may apply it: you may not ask for the rights of others\n", r.Account)
 			return err
 		}
 		if err != nil {
-			return fmt.Errorf("asking for the rights of %s: %w", r.account, err)
+			return fmt.Errorf("asking for the rights of %s: %w", r.Account, err)
 		}
-		if !slices.Contains(accounts, r.account) {
-			accounts = append(accounts, r.account)
+		if !slices.Contains(accounts, r.Account) {
+			accounts = append(accounts, r.Account)
 		}
 		if !ok {
-			lacking[r.account] = append(lacking[r.account], r.String())
+			lacking[r.Account] = append(lacking[r.Account], r.String())
 		}
 	}
 	for _, account := range accounts {
@@ -56,62 +57,31 @@ func (b *bootstrap) checkApplier(ctx context.Context) error {
 // is empty if that is not known.
 func (b *bootstrap) applier(namespace string) string {
 	if name := cmp.Or(b.source.Spec.ServiceAccountName, b.defaultAccount); name != "" {
-		return "system:serviceaccount:" + namespace + ":" + name
+		return cli.AccountName(namespace, name)
 	}
 	return b.account
-}
-
-// defaultAccount is what the arguments of a controller say of the account where
-// a source names none.
-func defaultAccount(args []string) string {
-	const flag = "--default-service-account"
-	for i, arg := range args {
-		if name, ok := strings.CutPrefix(arg, flag+"="); ok {
-			return name
-		}
-		if arg == flag && i+1 < len(args) {
-			return args[i+1]
-		}
-	}
-	return ""
-}
-
-// right is one that an account needs.
-type right struct {
-	account string
-	authorizationv1.ResourceAttributes
-}
-
-// String is the right as people ask for it.
-func (r right) String() string {
-	resource := strings.TrimSuffix(r.Resource+"/"+r.Subresource, "/")
-	return fmt.Sprintf("%s %s in %s", r.Verb, resource, cmp.Or(r.Namespace, "the cluster"))
-}
-
-// groupsOf are the groups that every service account is in.
-func groupsOf(account string) []string {
-	namespace, _, _ := strings.Cut(strings.TrimPrefix(account, "system:serviceaccount:"), ":")
-	return []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
 }
 
 // needed are the rights that applying what the path renders takes, and those
 // that its releases take. A release is written as an account of the namespace
 // that it is in.
-func (b *bootstrap) needed() []right {
+func (b *bootstrap) needed() []cli.Right {
 	applies := []string{"get", "create", "patch"}
 	if b.source.Spec.Prune {
 		applies = append(applies, "delete")
 	}
-	var list []right
+	var list []cli.Right
 	add := func(account string, gk schema.GroupKind, namespace string, verbs ...string) {
 		mapping, err := b.at.RESTMapper().RESTMapping(gk)
 		if err != nil {
 			return // its CRD is part of the set
 		}
 		for _, verb := range verbs {
-			r := right{
-				account,
-				authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: gk.Group, Resource: mapping.Resource.Resource},
+			r := cli.Right{
+				Account: account,
+				ResourceAttributes: authorizationv1.ResourceAttributes{
+					Namespace: namespace, Verb: verb, Group: gk.Group, Resource: mapping.Resource.Resource,
+				},
 			}
 			if !slices.Contains(list, r) {
 				list = append(list, r)

@@ -298,21 +298,21 @@ func (b *bootstrap) checkCluster(ctx context.Context) error {
 	if err := b.at.Get(ctx, client.ObjectKey{Name: b.at.Namespace}, &ns); apierrors.IsNotFound(err) {
 		return fmt.Errorf("there is no namespace %s; kubectl create namespace %s", b.at.Namespace, b.at.Namespace)
 	}
-	var controllers appsv1.DeploymentList
-	err = b.at.List(ctx, &controllers, client.MatchingLabels{"app.kubernetes.io/name": "tranche"})
+	controllers, err := b.at.Controllers(ctx)
 	switch {
-	case err != nil || len(controllers.Items) == 0:
+	case err != nil || len(controllers) == 0:
 		_, err = fmt.Fprintln(b.cmd.OutOrStdout(), "? no controller was found, or this account may not look; it may run outside the cluster")
 		return err
-	case !slices.ContainsFunc(controllers.Items, func(d appsv1.Deployment) bool { return d.Status.AvailableReplicas > 0 }):
-		d := controllers.Items[0]
+	case !slices.ContainsFunc(controllers, func(d appsv1.Deployment) bool { return d.Status.AvailableReplicas > 0 }):
+		d := controllers[0]
 		return fmt.Errorf("the controller does not run: Deployment %s/%s has no available pod; kubectl -n %s describe deployment %s",
 			d.Namespace, d.Name, d.Namespace, d.Name)
 	}
-	d := controllers.Items[0]
-	b.account = "system:serviceaccount:" + d.Namespace + ":" + cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default")
+	d := controllers[0]
+	b.account = cli.AccountName(d.Namespace, cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default"))
 	for _, c := range d.Spec.Template.Spec.Containers {
-		b.defaultAccount = cmp.Or(b.defaultAccount, defaultAccount(slices.Concat(c.Command, c.Args)))
+		account, _ := cli.ArgumentOf(slices.Concat(c.Command, c.Args), "--default-service-account")
+		b.defaultAccount = cmp.Or(b.defaultAccount, account)
 	}
 	b.done("the controller runs")
 	return nil
