@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/commit"
 	"github.com/tranche-dev/tranche/cmd/tranche/controller"
 	"github.com/tranche-dev/tranche/cmd/tranche/diff"
+	"github.com/tranche-dev/tranche/cmd/tranche/doctor"
 	"github.com/tranche-dev/tranche/cmd/tranche/status"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 )
@@ -40,7 +41,8 @@ func newRoot() *cobra.Command {
 Exit codes:
   0  success. For status --watch: the release is complete
   1  an error: wrong arguments, no right, no connection, a problem in a file
-  2  the release has failed, or was rolled back (status --watch); a commit is refused (sync)
+  2  the release has failed, or was rolled back (status --watch); a commit is refused (sync);
+     a problem is found (doctor)
   3  the time given by --timeout is over (status --watch, sync, uninstall)
   4  the commit would change the cluster (diff --exit-code)
 
@@ -55,7 +57,7 @@ Colours are only for a terminal; NO_COLOR=1 turns them off.`,
 	}
 	root.AddCommand(status.NewGet(), status.NewStatus(), status.NewHistory(), status.NewEvents(), newSync(),
 		commit.NewApprove(), commit.NewRollback(), commit.NewReject(), commit.NewPause(), commit.NewResume(),
-		bootstrap.New(), diff.New(), newLint(), newSimulate(), newVersion(), newInstall(), newUninstall(),
+		bootstrap.New(), diff.New(), doctor.New(), newLint(), newSimulate(), newVersion(), newInstall(), newUninstall(),
 		controller.New(), controller.NewRenderWorker(), newReference())
 	return root
 }

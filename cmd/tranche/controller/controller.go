@@ -2,8 +2,6 @@ package controller
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -38,17 +36,6 @@ import (
 	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/notify"
 )
-
-// leaderElectionID names the lease of the leader, of which there is one for each
-// selector.
-func leaderElectionID(selector string) string {
-	const name = "tranche-controller"
-	if selector == "" {
-		return name
-	}
-	sum := sha256.Sum256([]byte(selector))
-	return name + "-" + hex.EncodeToString(sum[:4])
-}
 
 type controllerOptions struct {
 	metricsAddress          string
@@ -205,6 +192,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := addStartChecks(mgr); err != nil {
+		return err
+	}
 	if os.Getenv("GOGC") == "" {
 		if err := mgr.Add(collector{}); err != nil {
 			return fmt.Errorf("adding the collector's percentage: %w", err)
@@ -231,7 +221,7 @@ func ledgerName(o controllerOptions) types.NamespacedName {
 	if namespace == "" {
 		return types.NamespacedName{}
 	}
-	return types.NamespacedName{Namespace: namespace, Name: leaderElectionID(o.watchLabelSelector) + "-syncs"}
+	return types.NamespacedName{Namespace: namespace, Name: cli.LeaseName(o.watchLabelSelector) + "-syncs"}
 }
 
 // newRenderers returns where folders are rendered: processes of this program.
@@ -332,7 +322,7 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, fences, err
 		HealthProbeBindAddress:        o.probeAddress,
 		PprofBindAddress:              o.pprofAddress,
 		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              leaderElectionID(o.watchLabelSelector),
+		LeaderElectionID:              cli.LeaseName(o.watchLabelSelector),
 		LeaderElectionNamespace:       o.leaderElectionNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 ptr.To(leaseDuration),
