@@ -156,7 +156,30 @@ func Start(t testing.TB, flags ...string) *Cluster {
 	return c
 }
 
+// StartEmpty does so, and installs nothing of Tranche.
+func StartEmpty(t testing.TB, flags ...string) *Cluster {
+	t.Helper()
+	c, err := startEmpty(flags...)
+	if err != nil {
+		t.Fatalf("starting an empty cluster with %v: %v", flags, err)
+	}
+	t.Cleanup(c.stop)
+	return c
+}
+
 func start(flags ...string) (*Cluster, error) {
+	c, err := startEmpty(flags...)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.install(); err != nil {
+		c.stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+func startEmpty(flags ...string) (*Cluster, error) {
 	root, err := Root()
 	if err != nil {
 		return nil, err
@@ -196,7 +219,7 @@ func start(flags ...string) (*Cluster, error) {
 		err = fmt.Errorf("the cluster was not ready within %s: %s", readyWithin, stderr.String())
 	}
 	if err == nil {
-		err = c.install()
+		err = c.connect()
 	}
 	if err != nil {
 		c.stop()
@@ -205,13 +228,20 @@ func start(flags ...string) (*Cluster, error) {
 	return c, nil
 }
 
-// Root returns the folder of the repository.
+// Root returns the folder of the repository, of whose modules the test is one.
 func Root() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("finding go.mod: %w", err)
 	}
-	return filepath.Dir(strings.TrimSpace(string(out))), nil
+	for dir := filepath.Dir(strings.TrimSpace(string(out))); ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.tools.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no go.tools.mod above %s", strings.TrimSpace(string(out)))
+		}
+	}
 }
 
 func (c *Cluster) stop() {
@@ -226,8 +256,7 @@ func (c *Cluster) stop() {
 // controllerAccount is that of config/rbac, which config/policy knows.
 const controllerAccount = "system:serviceaccount:tranche-system:tranche-controller"
 
-// install connects, and installs CRDs, rights and policy.
-func (c *Cluster) install() error {
+func (c *Cluster) connect() error {
 	var err error
 	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
 		return err
@@ -239,6 +268,12 @@ func (c *Cluster) install() error {
 	}
 	c.Controller = rest.CopyConfig(c.Config)
 	c.Controller.Impersonate.UserName = controllerAccount
+	c.Client, err = client.NewWithWatch(c.Config, client.Options{Scheme: c.Scheme})
+	return err
+}
+
+// install installs CRDs, rights and policy.
+func (c *Cluster) install() error {
 	// Tests whose sources name no account are those of config/cluster-admin.
 	parts := [][]string{
 		{"-f", "manager/namespace.yaml"}, {"-k", "crd"}, {"-k", "rbac"}, {"-f", "cluster-admin/applier_role.yaml"}, {"-k", "policy"},
@@ -253,8 +288,7 @@ func (c *Cluster) install() error {
 	if err != nil {
 		return fmt.Errorf("waiting for the CRDs: %w: %s", err, out)
 	}
-	c.Client, err = client.NewWithWatch(c.Config, client.Options{Scheme: c.Scheme})
-	return err
+	return nil
 }
 
 func (c *Cluster) kubectl(args ...string) (string, error) { return c.kubectlWith("", args...) }
