@@ -1,21 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
@@ -25,12 +21,15 @@ import (
 // uninstall is a run of the command: its flags, and what it has found.
 type uninstall struct {
 	keep, prune, complete, yes bool
+	helmRelease                string // the command is a hook of helm uninstall
 	timeout                    time.Duration
 
-	cmd     *cobra.Command
-	at      *cli.Connection
-	sources []v1alpha1.GitSource
-	held    []string // Deployments of releases under way: namespace/name
+	cmd       *cobra.Command
+	at        *cli.Connection
+	installed installation
+	sources   []v1alpha1.GitSource
+	held      []string  // Deployments of releases under way: namespace/name
+	until     time.Time // when the timeout is over
 }
 
 func newUninstall() *cobra.Command {
@@ -39,8 +38,11 @@ func newUninstall() *cobra.Command {
 		Use:   "uninstall",
 		Short: "Delete Tranche from the cluster",
 		Long: `Delete Tranche from the cluster: first the GitSources, then the BatchReleases, and at last
-the controller, its rights and policies, and the CustomResourceDefinitions. The command
+the controller, the CustomResourceDefinitions, its rights and policies. The command
 lists what it would delete, and asks.
+
+If Helm has installed Tranche, use helm uninstall. It runs this command as a hook, with
+--helm-release, and then deletes what the release has installed.
 
 A GitSource with spec.prune: true that is deleted deletes all that it applied. If there is
 one, choose: --keep sets spec.prune to false first, and --prune lets it delete.
@@ -50,8 +52,8 @@ A release under way goes to 100 % without its gates. The command refuses that un
 
 The controller has to run until the GitSources and BatchReleases are gone: it removes their
 finalizers and hands the Deployments back. If that takes longer than --timeout, the exit
-code is 3, and the rest stays. A second run continues. Accounts and Secrets that
-tranche bootstrap has made stay.`,
+code is 3, and the rest stays. The message names what is left, and why. A second run
+continues. Accounts and Secrets that tranche bootstrap has made stay.`,
 		Example: `  tranche uninstall --keep
   tranche uninstall --prune --yes`,
 		Args: cobra.NoArgs,
@@ -62,7 +64,9 @@ tranche bootstrap has made stay.`,
 	f.BoolVar(&u.prune, "prune", false, "delete what GitSources with spec.prune: true have applied")
 	f.BoolVar(&u.complete, "complete", false, "let releases under way go to 100 % without their gates")
 	f.BoolVarP(&u.yes, "yes", "y", false, "do not ask; needed where the input is no terminal")
-	f.DurationVar(&u.timeout, "timeout", 5*time.Minute, "how long to wait for the controller, in each of the two steps that need it")
+	f.DurationVar(&u.timeout, "timeout", 5*time.Minute, "how long to wait for the controller, in all")
+	f.StringVar(&u.helmRelease, "helm-release", "",
+		"for the hook of this Helm release: leave to Helm what it has installed, except for the policies")
 	c.MarkFlagsMutuallyExclusive("keep", "prune")
 	c.PreRunE = func(cmd *cobra.Command, _ []string) error { return cli.CanAsk(cmd, u.yes) }
 	c.RunE = func(cmd *cobra.Command, _ []string) (err error) {
@@ -91,7 +95,8 @@ func (u *uninstall) run(ctx context.Context) error {
 	if err := cli.Agree(u.cmd, u.yes, "Delete these?"); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{u.deleteSources, u.deleteReleases, u.deleteController} {
+	u.until = time.Now().Add(u.timeout)
+	for _, step := range []func(context.Context) error{u.deleteSources, u.deleteReleases, u.stopController, u.deleteInstallation} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -99,8 +104,37 @@ func (u *uninstall) run(ctx context.Context) error {
 	return nil
 }
 
+// rightsWithin is how long the rights of a hook may take to reach all API servers: Helm has
+// made them a moment before.
+const rightsWithin = 15 * time.Second
+
 // find reads what there is. A cluster without the CustomResourceDefinitions has none.
 func (u *uninstall) find(ctx context.Context) error {
+	if u.helmRelease == "" {
+		return u.findOnce(ctx)
+	}
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, syncPoll, rightsWithin, true, func(ctx context.Context) (bool, error) {
+		last = u.findOnce(ctx)
+		if apierrors.IsForbidden(last) {
+			return false, nil
+		}
+		return true, last
+	})
+	if wait.Interrupted(err) && last != nil {
+		return last
+	}
+	return err
+}
+
+func (u *uninstall) findOnce(ctx context.Context) error {
+	var err error
+	if u.installed, err = findInstallation(ctx, u.at); err != nil {
+		return err
+	}
+	if err := u.installed.checkHelm(u.helmRelease); err != nil {
+		return err
+	}
 	sources, err := u.at.Sources(ctx, "")
 	if err != nil && !isNoKind(err) {
 		return err
@@ -131,8 +165,16 @@ func (u *uninstall) text() string {
 	for _, d := range u.held {
 		fmt.Fprintf(&b, "Deployment %s is under release. It goes to 100 %% without its gates.\n", d)
 	}
-	b.WriteString("Deleted at last: the namespace tranche-system with the controller, its rights and policies, and the " +
-		"CustomResourceDefinitions.\n")
+	switch {
+	case u.helmRelease != "":
+		b.WriteString("Deleted at last: the policies. Helm deletes the rest.\n")
+	case u.installed.namespace == defaultNamespace:
+		b.WriteString("Deleted at last: the namespace tranche-system with the controller, the CustomResourceDefinitions, " +
+			"its rights and policies.\n")
+	default:
+		fmt.Fprintf(&b, "Deleted at last: the controller in namespace %s, the CustomResourceDefinitions, its rights and policies. "+
+			"The namespace stays.\n", u.installed.namespace)
+	}
 	return b.String()
 }
 
@@ -178,14 +220,7 @@ func (u *uninstall) deleteSources(ctx context.Context) error {
 			return fmt.Errorf("deleting GitSource %s/%s: %w", gs.Namespace, gs.Name, err)
 		}
 	}
-	return u.await(ctx, "the GitSources to be gone", func(ctx context.Context) ([]string, error) {
-		var left []string
-		list, err := u.at.Sources(ctx, "")
-		for i := range list {
-			left = append(left, list[i].Namespace+"/"+list[i].Name)
-		}
-		return left, err
-	})
+	return u.await(ctx, "the GitSources to be gone", u.sourcesLeft)
 }
 
 // deleteReleases deletes the BatchReleases, and waits until no Deployment is held.
@@ -199,23 +234,13 @@ func (u *uninstall) deleteReleases(ctx context.Context) error {
 			return fmt.Errorf("deleting BatchRelease %s/%s: %w", list[i].Namespace, list[i].Name, err)
 		}
 	}
-	return u.await(ctx, "the Deployments to be handed back", func(ctx context.Context) ([]string, error) {
-		left, err := u.at.Held(ctx, "")
-		if err != nil {
-			return nil, err
-		}
-		list, err := u.at.Releases(ctx, "")
-		for i := range list {
-			left = append(left, list[i].Namespace+"/"+list[i].Name)
-		}
-		return left, err
-	})
+	return u.await(ctx, "the Deployments to be handed back", u.releasesLeft)
 }
 
 // await waits until nothing is left. The controller has to do its part.
 func (u *uninstall) await(ctx context.Context, what string, list func(context.Context) ([]string, error)) error {
 	var left []string
-	err := wait.PollUntilContextTimeout(ctx, syncPoll, u.timeout, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, syncPoll, time.Until(u.until), true, func(context.Context) (bool, error) {
 		now, err := list(ctx) // with the time that it takes: a client refuses a request that may not end within its time
 		if err == nil || isNoKind(err) {
 			left = now
@@ -228,39 +253,8 @@ func (u *uninstall) await(ctx context.Context, what string, list func(context.Co
 		return errors.New("interrupted; run the command again to continue")
 	case wait.Interrupted(err):
 		return cli.WithCode(cli.ExitTimeout, fmt.Errorf("waiting for %s: after %s these are left: %s; does the controller run? "+
-			"kubectl -n tranche-system logs deploy/tranche-controller; then run the command again", what, u.timeout, strings.Join(left, ", ")))
+			"kubectl -n %s logs deploy/tranche-controller; then run the command again",
+			what, u.timeout, strings.Join(left, ", "), u.installed.namespace))
 	}
-	return err
-}
-
-// deleteController deletes what tranche install prints, in any of its variants, last
-// object first.
-func (u *uninstall) deleteController(ctx context.Context) error {
-	text, err := manifests("", "cluster-admin") // it has all that the others have
-	if err != nil {
-		return fmt.Errorf("rendering the manifests: %w", err)
-	}
-	var objects []*unstructured.Unstructured
-	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
-		o := &unstructured.Unstructured{}
-		if err := d.Decode(&o.Object); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return fmt.Errorf("reading the manifests: %w", err)
-		}
-		objects = append(objects, o)
-	}
-	deleted := 0
-	for _, o := range slices.Backward(objects) {
-		err := u.at.Delete(ctx, o)
-		if isNoKind(err) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("deleting %s %s: %w", o.GetKind(), o.GetName(), err)
-		}
-		deleted++
-	}
-	_, err = fmt.Fprintf(u.cmd.OutOrStdout(), "Deleted %d GitSources and %d objects of the installation.\n", len(u.sources), deleted)
 	return err
 }

@@ -62,7 +62,7 @@ func TestUninstall(t *testing.T) {
 	s.follow("source", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 	stop()
-	s.uninstalls(3, "--prune --yes --timeout 1s", "these are left: "+s.ns+"/source; does the controller run?")
+	s.uninstalls(3, "--prune --yes --timeout 1s", "these are left: GitSource "+s.ns+"/source; does the controller run?")
 	if s.deployment() == nil {
 		t.Error("without a controller the Deployment was deleted")
 	}
