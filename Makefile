@@ -28,24 +28,28 @@ test: bin/devcluster bin/kubectl bin/prometheus ## Run all tests; those of a clu
 	go test -p 3 -parallel 6 -timeout 40m ./... # the three packages with a cluster beside each other
 	go -C cmd/devcluster test -timeout 5m ./cluster ./gitserver ./traffic
 	go -C cmd/release test -timeout 5m .
+	go -C config/chart/charttest test -timeout 15m .
 
 lint: ## gofmt, go vet, golangci-lint, links of the docs, language and sizes
 	@test -z "$$(gofmt -l cmd config docs gitsync plan rollout)" || { gofmt -l cmd config docs gitsync plan rollout; echo "run gofmt -w on these"; exit 1; }
 	go vet ./...
 	go -C cmd/devcluster vet ./...
 	go -C cmd/release vet .
+	go -C config/chart/charttest vet .
 	cd cmd/release && go tool -modfile=../../go.tools.mod golangci-lint run -c ../../.golangci.yml .
+	cd config/chart/charttest && go tool -modfile=../../../go.tools.mod golangci-lint run -c ../../../.golangci.yml .
 	$(TOOL) golangci-lint run ./...
 	go test ./docs/...
 
-generate: ## Generate deep copies, CRDs, docs/cli.md and docs/api.md
+generate: ## Generate deep copies, CRDs, docs/cli.md, docs/api.md and files of the chart
 	$(TOOL) controller-gen object paths=./plan/v1alpha1
 	$(TOOL) controller-gen crd paths=./plan/v1alpha1 output:crd:dir=config/crd/bases
 	go generate ./cmd/tranche
 	go run ./docs/api
+	go run ./config/chart/generate
 
 verify: generate ## Fail if generated files are not current
-	@git diff --exit-code -- plan/v1alpha1 config/crd/bases docs/cli.md docs/api.md || { echo "generated files were not current: commit what 'make generate' has made"; exit 1; }
+	@git diff --exit-code -- plan/v1alpha1 config/crd/bases config/chart docs/cli.md docs/api.md || { echo "generated files were not current: commit what 'make generate' has made"; exit 1; }
 
 bench: bin/devcluster bin/kubectl ## Run the benchmarks
 	go test -run '^$$' -bench . -timeout 30m ./...
@@ -101,6 +105,7 @@ release: image $(PLATFORMS:%=$(DIST)/bin/tranche-%) ## Build all files of a rele
 	@mkdir -p $(DIST)/release $(DIST)/completions
 	@for shell in bash fish zsh; do $(DIST)/bin/tranche-$(HOST) completion $$shell > $(DIST)/completions/tranche.$$shell || exit 1; done
 	@$(DIST)/bin/tranche-$(HOST) install --image $(IMAGE):$(VERSION) > $(DIST)/release/install.yaml
+	@bin/release chart --out $(DIST)/release --image $(IMAGE) $(BUILD) >/dev/null
 	@cp $(DIST)/image.tar $(DIST)/release/tranche-$(VERSION)-image.tar
 	@bin/release files --out $(DIST)/release --url $(DOWNLOAD_URL) $(BUILD) \
 	  --with LICENSE,README.md,$(DIST)/completions/tranche.bash,$(DIST)/completions/tranche.fish,$(DIST)/completions/tranche.zsh \

@@ -164,3 +164,50 @@ func TestKrew_Version(t *testing.T) {
 		}
 	}
 }
+
+// The package has version and image of the release, in each file that names them, and is the same each time.
+func TestChart(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	for _, folder := range []string{first, second} {
+		mustRun(t, "chart", "--out", folder, "--version", testVersion, "--time", testTime, "--chart", "../../config/chart/tranche",
+			"--image", "registry.example.org/tranche")
+	}
+	if out, err := exec.Command("diff", "-r", first, second).CombinedOutput(); err != nil {
+		t.Errorf("two times the same: %s", out)
+	}
+	version := strings.TrimPrefix(testVersion, "v")
+	run := func(args ...string) string {
+		out, err := exec.Command("tar", append([]string{"-xzOf", filepath.Join(first, "tranche-"+version+".tgz")}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("tar %v: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	chart := run("tranche/Chart.yaml")
+	for _, want := range []string{
+		"\nversion: " + version + "\n", "\nappVersion: \"" + testVersion + "\"\n", "image: registry.example.org/tranche:" + testVersion + "\n",
+	} {
+		if !strings.Contains(chart, want) {
+			t.Errorf("Chart.yaml has no %q:\n%s", want, chart)
+		}
+	}
+	values := run("tranche/values.yaml")
+	if !strings.Contains(values, "repository: registry.example.org/tranche\n") || run("tranche/files/values.yaml") != values {
+		t.Errorf("values.yaml:\n%s", values)
+	}
+	if readme := run("tranche/README.md"); !strings.Contains(readme, "| `image.repository` | `\"registry.example.org/tranche\"` |") {
+		t.Errorf("README.md:\n%s", readme)
+	}
+	run("tranche/files/crd/tranche.dev_gitsources.yaml", "tranche/templates/crds.yaml", "tranche/values.schema.json")
+}
+
+// Helm takes semantic versions only.
+func TestChart_Version(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3-rc.1", "0012345": "0.0.0-g0012345", "0a1b2c3_dirty": "0.0.0-g0a1b2c3-dirty",
+	} {
+		if got := chartVersion(build{version: version}); got != want {
+			t.Errorf("%s becomes %s, want %s", version, got, want)
+		}
+	}
+}

@@ -26,7 +26,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use: "release", Short: "Make the image and the files of a release", SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(newImageCommand(), newPushCommand(), newFilesCommand())
+	root.AddCommand(newImageCommand(), newPushCommand(), newFilesCommand(), newChartCommand())
 	return root
 }
 
