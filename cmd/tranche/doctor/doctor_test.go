@@ -294,6 +294,13 @@ var faults = map[string]struct {
 			}
 		}
 	}, "policy Problem its binding is not there"},
+	"folded otherwise": {"kustomize folds lines with a blank line in between", func(w *world) {
+		edit(w, "tranche-batchreleases-of-git", func(p *admissionv1.ValidatingAdmissionPolicy) {
+			for i := range p.Spec.Variables {
+				p.Spec.Variables[i].Expression = strings.ReplaceAll(p.Spec.Variables[i].Expression, "\n", "\n\n")
+			}
+		})
+	}, "server OK Kubernetes"},
 	"another account": {"it could take a hold and not hand back", func(w *world) { edit(w, policyHeld, ofAnotherInstallation) },
 		"policy Problem run the controller as that account"},
 	"two versions": {"the command line is of another version", func(w *world) {

@@ -93,7 +93,8 @@ func (e *exam) checkPolicy(ctx context.Context, want *admissionv1.ValidatingAdmi
 	differ := append(differing("spec.", masked(&want.Spec), masked(&is.Spec)),
 		differing("the binding's spec.", &wantBinding.Spec, &binding.Spec)...)
 	if len(differ) > 0 {
-		return Finding{Result: Problem, Message: "it differs from that of this program in " + plan.JoinNames(differ), Todo: todo}
+		return Finding{Result: Problem, Message: "it differs from that of this program in " + plan.JoinNames(differ),
+			Todo: todo + ", and take back what other field managers have set"}
 	}
 	message := "current, and bound with Deny"
 	if namesAccounts(want) {
@@ -118,10 +119,13 @@ func namesAccounts(p *admissionv1.ValidatingAdmissionPolicy) bool {
 var accountList = regexp.MustCompile(`\[\s*['"]system:serviceaccount:[^\]]*\]`)
 
 // masked returns a policy without the names of accounts. An installation in another
-// namespace has others, and [account.Refusal] judges them.
+// namespace has others, and [account.Refusal] judges them. White space does not count either:
+// kustomize and Helm fold the lines of an expression in ways of their own.
 func masked(spec *admissionv1.ValidatingAdmissionPolicySpec) *admissionv1.ValidatingAdmissionPolicySpec {
 	spec = spec.DeepCopy()
-	mask := func(expression *string) { *expression = accountList.ReplaceAllString(*expression, "[ACCOUNTS]") }
+	mask := func(expression *string) {
+		*expression = strings.Join(strings.Fields(accountList.ReplaceAllString(*expression, "[ACCOUNTS]")), " ")
+	}
 	for i := range spec.MatchConditions {
 		mask(&spec.MatchConditions[i].Expression)
 	}
@@ -130,6 +134,7 @@ func masked(spec *admissionv1.ValidatingAdmissionPolicySpec) *admissionv1.Valida
 	}
 	for i := range spec.Validations {
 		mask(&spec.Validations[i].Expression)
+		mask(&spec.Validations[i].MessageExpression)
 	}
 	return spec
 }
