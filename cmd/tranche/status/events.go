@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/cmd/tranche/view"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -142,19 +143,11 @@ func eventsOf(ctx context.Context, at *cli.Connection, objects []about, since ti
 
 // entryOf is an event with the time of its last occurrence.
 func entryOf(e *eventsv1.Event) EventEntry {
-	entry := EventEntry{
-		Time: metav1.NewTime(e.EventTime.Time), Type: e.Type, Kind: e.Regarding.Kind, Namespace: e.Regarding.Namespace, Name: e.Regarding.Name,
-		Reason: e.Reason, Message: e.Note, Count: 1, Instance: e.ReportingInstance,
+	seen := view.NewEvent(e)
+	return EventEntry{
+		Time: seen.Time, Type: seen.Type, Kind: seen.Kind, Namespace: e.Regarding.Namespace, Name: e.Regarding.Name,
+		Reason: seen.Reason, Message: seen.Message, Count: seen.Count, Instance: e.ReportingInstance,
 	}
-	switch {
-	case e.Series != nil:
-		entry.Time, entry.Count = metav1.NewTime(e.Series.LastObservedTime.Time), e.Series.Count
-	case !e.DeprecatedLastTimestamp.IsZero():
-		entry.Time, entry.Count = e.DeprecatedLastTimestamp, max(1, e.DeprecatedCount)
-	case entry.Time.IsZero():
-		entry.Time = e.CreationTimestamp
-	}
-	return entry
 }
 
 // table has a line for each event.

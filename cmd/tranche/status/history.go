@@ -16,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/view"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -300,17 +301,7 @@ func (e *HistoryEntry) outcome() string {
 func approvers(list []v1alpha1.StepApproval) string {
 	var texts []string
 	for _, a := range list {
-		texts = append(texts, fmt.Sprintf("step %d: %s", a.Step, approver(a)))
+		texts = append(texts, fmt.Sprintf("step %d: %s", a.Step, view.Approver(a)))
 	}
 	return strings.Join(texts, "; ")
-}
-
-func approver(a v1alpha1.StepApproval) string {
-	switch {
-	case a.By == "cluster":
-		return "in the cluster"
-	case a.Commit != "":
-		return a.By + " in " + cli.Short(a.Commit)
-	}
-	return a.By
 }

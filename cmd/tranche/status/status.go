@@ -1,22 +1,17 @@
 package status
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
+	"github.com/tranche-dev/tranche/cmd/tranche/view"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -26,6 +21,11 @@ type statusOptions struct {
 	commit  string
 	output  string
 }
+
+// outputSVG is the format of a picture.
+const outputSVG = "svg"
+
+var statusFormats = []string{cli.OutputTable, cli.OutputJSON, cli.OutputYAML, outputSVG}
 
 func NewStatus() *cobra.Command {
 	var o statusOptions
@@ -48,6 +48,7 @@ that there is. Whether a later commit has it in its history is read from the clo
 the current folder. After a commit that touches nothing of the GitSource, the end comes with
 the next interval of the source, or at once with tranche sync.`,
 		Example: `  tranche status web -n shop
+  tranche status web -n shop -o svg > web.svg                                 # a picture, for a report
   tranche status web --watch --timeout 30m --commit "$(git rev-parse HEAD)"   # in CI, after a push`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -57,7 +58,7 @@ the next interval of the source, or at once with tranche sync.`,
 		"follow the release to its end; exit code 0 if it is complete, 2 if it failed or was rolled back")
 	f.DurationVar(&o.timeout, "timeout", 0, "with --watch, how long at most; exit code 3 after that (default: no limit)")
 	f.StringVar(&o.commit, "commit", "", "with --watch, what is not yet of this commit does not count as the end")
-	cli.AddOutput(c, &o.output, cli.OutputTable, cli.OutputJSON, cli.OutputYAML)
+	cli.AddOutput(c, &o.output, statusFormats...)
 	c.ValidArgsFunction = k.CompleteNames
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.check(); err != nil {
@@ -91,11 +92,15 @@ func (o *statusOptions) run(cmd *cobra.Command, at *cli.Connection, name string)
 	if o.watch {
 		return watchStatus(cmd.Context(), cmd.OutOrStdout(), *o, look)
 	}
-	if o.output != cli.OutputTable {
+	if o.output != cli.OutputTable && o.output != outputSVG {
 		return printReleases(cmd.OutOrStdout(), []v1alpha1.BatchRelease{*br}, o.output, false, true, time.Now())
 	}
 	s, err := look(cmd.Context())
 	if err != nil {
+		return err
+	}
+	if o.output == outputSVG {
+		_, err = io.WriteString(cmd.OutOrStdout(), view.NewRelease(&s.Facts).SVG())
 		return err
 	}
 	_, err = io.WriteString(cmd.OutOrStdout(), s.text(terminal.StyleOf(cmd.OutOrStdout())))
@@ -115,78 +120,17 @@ func (o *statusOptions) check() error {
 			return err
 		}
 	}
-	return cli.CheckOutput(o.output, cli.OutputTable, cli.OutputJSON, cli.OutputYAML)
+	return cli.CheckOutput(o.output, statusFormats...)
 }
 
-// releaseView is all that is shown of a release, as read from the cluster.
-type releaseView struct {
-	now        time.Time
-	release    *v1alpha1.BatchRelease
-	source     *v1alpha1.GitSource  // nil: none, or not to be seen by this user
-	deployment *appsv1.Deployment   // nil: not there
-	sets       []*appsv1.ReplicaSet // those with pods, and those of the release; newest first
-}
+// releaseView prints what is shown of a release.
+type releaseView struct{ view.Facts }
 
 // readView reads what is shown of a release.
 func readView(ctx context.Context, at *cli.Connection, name string) (*releaseView, error) {
-	s := &releaseView{now: time.Now(), release: &v1alpha1.BatchRelease{}}
-	if err := at.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: name}, s.release); err != nil {
-		return nil, fmt.Errorf("reading BatchRelease %s/%s: %w", at.Namespace, name, err)
-	}
-	var err error
-	if s.source, err = at.SourceOf(ctx, s.release); err != nil {
+	f, err := view.Read(ctx, at, client.ObjectKey{Namespace: at.Namespace, Name: name}, time.Now())
+	if err != nil {
 		return nil, err
 	}
-	var d appsv1.Deployment
-	err = at.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: s.release.Spec.WorkloadRef.Name}, &d)
-	if apierrors.IsNotFound(err) {
-		return s, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading Deployment %s/%s: %w", at.Namespace, s.release.Spec.WorkloadRef.Name, err)
-	}
-	s.deployment = &d
-	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
-	if err != nil {
-		return nil, fmt.Errorf("reading Deployment %s/%s: spec.selector: %w", d.Namespace, d.Name, err)
-	}
-	var list appsv1.ReplicaSetList
-	if err := at.List(ctx, &list, client.InNamespace(at.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, fmt.Errorf("listing ReplicaSets: %w", err)
-	}
-	for i := range list.Items {
-		if rs := &list.Items[i]; metav1.IsControlledBy(rs, &d) && (rs.Status.Replicas > 0 || s.role(rs) != "") {
-			s.sets = append(s.sets, rs)
-		}
-	}
-	slices.SortFunc(s.sets, func(a, b *appsv1.ReplicaSet) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
-	return s, nil
-}
-
-// role says which revision of the release a ReplicaSet is.
-func (s *releaseView) role(rs *appsv1.ReplicaSet) string {
-	switch rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] {
-	case "":
-		return ""
-	case s.release.Status.UpdateRevision:
-		if s.rolledBack() {
-			return "stable"
-		}
-		return "update"
-	case s.release.Status.StableRevision:
-		return "stable"
-	}
-	return ""
-}
-
-// set is the ReplicaSet of a revision, or nil.
-func (s *releaseView) set(revision string) *appsv1.ReplicaSet {
-	for _, rs := range s.sets {
-		if revision != "" && rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == revision {
-			return rs
-		}
-	}
-	return nil
+	return &releaseView{*f}, nil
 }

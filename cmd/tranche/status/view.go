@@ -13,6 +13,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
+	"github.com/tranche-dev/tranche/cmd/tranche/view"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -22,15 +23,15 @@ const barWidth = 20
 
 // text is what status prints: what it is, the tree, and what moves it on.
 func (s *releaseView) text(style terminal.Style) string {
-	at := &s.release.Status
+	at := &s.Release.Status
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s  %s\n",
-		style.Bold(s.release.Namespace+"/"+s.release.Name), cli.OrNone(string(at.Phase)), s.colour(style, cli.OrNone(at.Reason)))
+		style.Bold(s.Release.Namespace+"/"+s.Release.Name), cli.OrNone(string(at.Phase)), s.colour(style, cli.OrNone(at.Reason)))
 	if at.Message != "" {
 		fmt.Fprintf(&b, "%s\n", at.Message)
 	}
 	b.WriteString("\n" + terminal.Tree(s.tree(style)))
-	if next := s.next(); next != "" {
+	if next := s.Next().Text(); next != "" {
 		b.WriteString("\n" + next)
 	}
 	return b.String()
@@ -38,12 +39,12 @@ func (s *releaseView) text(style terminal.Style) string {
 
 // colour gives a reason the colour of what it means.
 func (s *releaseView) colour(style terminal.Style, text string) string {
-	switch s.release.Status.Reason {
-	case v1alpha1.ReasonReleaseCompleted:
+	switch s.Tone() {
+	case view.ToneGood:
 		return style.Good(text)
-	case v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonWaitingForPause, v1alpha1.ReasonReleasePaused, v1alpha1.ReasonScaledToZero:
+	case view.ToneWaits:
 		return style.Waits(text)
-	case v1alpha1.ReasonUpgrading, v1alpha1.ReasonTakingHold, v1alpha1.ReasonHandingBack:
+	case view.ToneBusy:
 		return style.Busy(text)
 	}
 	return style.Bad(text)
@@ -55,11 +56,11 @@ func (s *releaseView) tree(style terminal.Style) terminal.Node {
 	release.Below = append(release.Below, s.images(style)...)
 	release.Below = append(release.Below, s.steps(style)...)
 	release.Below = append(release.Below, s.workload(style))
-	if s.source == nil {
+	if s.Source == nil {
 		return release
 	}
 	source := terminal.Node{Text: s.sourceLine(style)}
-	if c := meta.FindStatusCondition(s.source.Status.Conditions, "InSync"); c != nil && c.Reason == plan.ReasonPlanNotApproved {
+	if c := meta.FindStatusCondition(s.Source.Status.Conditions, "InSync"); c != nil && c.Reason == plan.ReasonPlanNotApproved {
 		source.Below = append(source.Below, terminal.Node{Text: style.Bad(c.Reason + ": " + c.Message)})
 	}
 	source.Below = append(source.Below, release)
@@ -67,14 +68,14 @@ func (s *releaseView) tree(style terminal.Style) terminal.Node {
 }
 
 func (s *releaseView) sourceLine(style terminal.Style) string {
-	gs := s.source
+	gs := s.Source
 	line := fmt.Sprintf("GitSource %s  %s of %s", style.Bold(gs.Name), cli.PinOf(gs.Spec.Ref), gs.Spec.URL)
 	if p := path.Clean(gs.Spec.Path); p != "." {
 		line += ", path " + p
 	}
 	line += "  applied " + cli.OrNone(cli.Short(gs.Status.AppliedCommit))
 	if at := cli.WrittenAt(gs); !at.IsZero() {
-		line += style.Faint(", as of " + cli.Age(at, s.now) + " ago")
+		line += style.Faint(", as of " + cli.Age(at, s.Now) + " ago")
 	}
 	if ready := meta.FindStatusCondition(gs.Status.Conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
 		line += "  " + style.Bad(ready.Reason+": "+ready.Message)
@@ -83,10 +84,10 @@ func (s *releaseView) sourceLine(style terminal.Style) string {
 }
 
 func (s *releaseView) releaseLine(style terminal.Style) string {
-	br, at := s.release, &s.release.Status
+	br, at := s.Release, &s.Release.Status
 	line := "BatchRelease " + style.Bold(br.Name)
 	switch {
-	case s.rolledBack():
+	case s.RolledBack():
 		line += fmt.Sprintf("  revision %s, rolled back to %s", at.FailedRevision, at.UpdateRevision)
 	case at.StableRevision != "" && at.UpdateRevision != "" && at.StableRevision != at.UpdateRevision:
 		line += fmt.Sprintf("  revision %s → %s", at.StableRevision, at.UpdateRevision)
@@ -100,7 +101,7 @@ func (s *releaseView) releaseLine(style terminal.Style) string {
 		}
 	}
 	if at.StartTime != nil && at.Phase != v1alpha1.PhaseCompleted {
-		line += style.Faint("  began " + cli.Age(*at.StartTime, s.now) + " ago")
+		line += style.Faint("  began " + cli.Age(*at.StartTime, s.Now) + " ago")
 	}
 	if deletion := cli.DeletionOf(br); deletion != "" {
 		line += "  " + style.Bad(deletion)
@@ -108,127 +109,87 @@ func (s *releaseView) releaseLine(style terminal.Style) string {
 	return line
 }
 
-// rolledBack reports whether the release that spec brings has ended by a rollback.
-func (s *releaseView) rolledBack() bool {
-	at := &s.release.Status
-	return at.Phase == v1alpha1.PhaseCompleted && at.Reason == v1alpha1.ReasonRolledBack && at.FailedRevision != ""
-}
-
 // images are what each container changes from and to.
 func (s *releaseView) images(style terminal.Style) []terminal.Node {
-	if s.release.Spec.Template == nil {
-		return nil
-	}
-	template := s.release.Spec.Template
-	if rs := s.set(s.release.Status.UpdateRevision); rs != nil && cli.CommitOf(s.release) != s.release.Spec.Commit {
-		template = &rs.Spec.Template // spec brings another one, which has not begun
-	}
-	before := map[string]string{}
-	if rs := s.set(s.release.Status.StableRevision); rs != nil {
-		for _, c := range cli.Containers(&rs.Spec.Template) {
-			before[c.Name] = c.Image
-		}
-	}
 	var nodes []terminal.Node
-	for _, c := range cli.Containers(template) {
-		line := "image " + c.Name + "  "
-		if old := before[c.Name]; old != "" && old != c.Image {
-			line += old + " → "
+	for _, c := range s.Images() {
+		line := "image " + c.Container + "  "
+		if c.From != "" {
+			line += c.From + " → "
 		}
-		nodes = append(nodes, terminal.Node{Text: line + style.Bold(c.Image)})
+		nodes = append(nodes, terminal.Node{Text: line + style.Bold(c.To)})
 	}
 	return nodes
 }
 
-// steps are the plan's, or while the way leads back, that of the rollback.
+// steps are the plan's. During a rollback they are those of the rollback.
 func (s *releaseView) steps(style terminal.Style) []terminal.Node {
-	at := &s.release.Status
-	steps := s.release.Spec.Strategy.Steps
-	if at.RollingBack {
-		steps = plan.RollbackSteps(&s.release.Spec.Strategy)
-	}
 	var nodes []terminal.Node
-	for i, step := range steps {
-		gateless := at.RollingBack || i == len(steps)-1
-		nodes = append(nodes, terminal.Node{Text: s.step(style, int32(i), step, gateless)})
+	for _, step := range s.Steps() {
+		nodes = append(nodes, terminal.Node{Text: s.step(style, step)})
 	}
-	if at.RollingBack {
+	if at := &s.Release.Status; at.RollingBack {
 		return []terminal.Node{{Text: style.Bad("◀ rolling back to " + cli.OrNone(at.UpdateRevision)), Below: nodes}}
 	}
 	return nodes
 }
 
-func (s *releaseView) step(style terminal.Style, i int32, step v1alpha1.Step, gateless bool) string {
-	at := &s.release.Status
-	target := plan.Limit(step.Replicas, at.Replicas)
-	what := fmt.Sprintf("step %d  %4s  %d pods", i, step.Replicas.String(), target)
-	done := at.Phase == v1alpha1.PhaseCompleted || i < at.CurrentStepIndex
-	switch {
-	case s.rolledBack(): // which step it had reached is not known any more
+func (s *releaseView) step(style terminal.Style, step view.Step) string {
+	what := fmt.Sprintf("step %d  %4s  %d pods", step.Index, step.Replicas, step.Target)
+	switch step.State {
+	case view.StepUnknown:
 		return style.Faint("○ " + what)
-	case done:
-		return style.Good("✔") + " " + what + s.opened(style, i)
-	case i > at.CurrentStepIndex || at.Phase == "":
-		return style.Faint("○ " + what + cli.GateOf(step, gateless))
+	case view.StepDone:
+		return style.Good("✔") + " " + what + s.opened(style, step.Approval)
+	case view.StepAhead:
+		return style.Faint("○ " + what + cli.GateOf(step.Plan, step.Gate == view.GateNone))
 	}
 	mark := style.Busy("▶")
-	if at.CurrentStepState == v1alpha1.StepBlocking {
+	if step.State == view.StepWaiting {
 		mark = style.Waits("◼")
 	}
-	return fmt.Sprintf("%s %s  %s %d/%d%s", mark, what, terminal.Bar(at.UpdatedAvailableReplicas, at.UpdatedReplicas, target, barWidth),
-		at.UpdatedAvailableReplicas, target, s.waits(style, step))
+	return fmt.Sprintf("%s %s  %s %d/%d%s", mark, what, terminal.Bar(step.Available, step.Updated, step.Target, barWidth),
+		step.Available, step.Target, s.waits(style, step))
 }
 
 // opened says who opened the gate of a step that is done.
-func (s *releaseView) opened(style terminal.Style, i int32) string {
-	approvals := s.release.Status.Approvals
-	if s.release.Status.Phase == v1alpha1.PhaseCompleted && len(s.release.Status.History) > 0 && len(approvals) == 0 {
-		if h := s.release.Status.History[0]; h.Revision == s.release.Status.UpdateRevision && h.Outcome == v1alpha1.OutcomeCompleted {
-			approvals = h.Approvals
-		}
+func (s *releaseView) opened(style terminal.Style, a *v1alpha1.StepApproval) string {
+	if a == nil {
+		return ""
 	}
-	for _, a := range approvals {
-		if a.Step == i {
-			return style.Faint("  approved by ") + approver(a) + style.Faint(", "+cli.Age(a.Time, s.now)+" ago")
-		}
-	}
-	return ""
+	return style.Faint("  approved by ") + view.Approver(*a) + style.Faint(", "+cli.Age(a.Time, s.Now)+" ago")
 }
 
 // waits says what the step under way waits for.
-func (s *releaseView) waits(style terminal.Style, step v1alpha1.Step) string {
-	at := &s.release.Status
-	switch {
-	case s.release.DeletionTimestamp != nil:
+func (s *releaseView) waits(style terminal.Style, step view.Step) string {
+	switch step.WaitsFor {
+	case view.WaitsForNothing:
 		return ""
-	case s.release.Spec.Paused:
+	case view.WaitsForResume:
 		return style.Waits("  paused")
-	case at.CurrentStepState != v1alpha1.StepBlocking:
-		return ""
-	case at.Reason == v1alpha1.ReasonUpgrading: // the Deployment has grown at the gate
+	case view.WaitsForPods:
 		return style.Waits("  waits for its pods")
-	case step.Pause != nil && at.StepStateTime != nil:
-		left := at.StepStateTime.Add(step.Pause.Duration.Duration).Sub(s.now)
-		return style.Waits("  goes on by itself in " + duration.HumanDuration(max(0, left)))
+	case view.WaitsForPause:
+		return style.Waits("  goes on by itself in " + duration.HumanDuration(max(0, step.Until.Sub(s.Now))))
 	}
 	return style.Waits("  waits for an approval")
 }
 
 // workload is the Deployment and its ReplicaSets.
 func (s *releaseView) workload(style terminal.Style) terminal.Node {
-	if s.deployment == nil {
-		return terminal.Node{Text: style.Bad("Deployment " + s.release.Spec.WorkloadRef.Name + " is not there")}
+	if s.Deployment == nil {
+		return terminal.Node{Text: style.Bad("Deployment " + s.Release.Spec.WorkloadRef.Name + " is not there")}
 	}
 	n := int32(1)
-	if r := s.deployment.Spec.Replicas; r != nil {
+	if r := s.Deployment.Spec.Replicas; r != nil {
 		n = *r
 	}
-	line := fmt.Sprintf("Deployment %s  %d replicas", style.Bold(s.deployment.Name), n)
-	if v1alpha1.HasHeld(s.deployment.Labels) {
+	line := fmt.Sprintf("Deployment %s  %d replicas", style.Bold(s.Deployment.Name), n)
+	if v1alpha1.HasHeld(s.Deployment.Labels) {
 		line += ", held"
 	}
 	node := terminal.Node{Text: line}
-	for _, rs := range s.sets {
+	for _, rs := range s.Sets {
 		node.Below = append(node.Below, terminal.Node{Text: s.setLine(style, rs, n)})
 	}
 	return node
@@ -239,7 +200,7 @@ func (s *releaseView) setLine(style terminal.Style, rs *appsv1.ReplicaSet, n int
 	if r := rs.Spec.Replicas; r != nil {
 		want = *r
 	}
-	role := s.role(rs)
+	role := s.Role(rs)
 	line := fmt.Sprintf("ReplicaSet %s  %-6s  %s %d/%d available", rs.Name, cmp.Or(role, "other"),
 		terminal.Bar(rs.Status.AvailableReplicas, rs.Status.Replicas, n, barWidth), rs.Status.AvailableReplicas, want)
 	switch {

@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
+	"github.com/tranche-dev/tranche/cmd/tranche/view"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -37,59 +38,59 @@ func waiting() *releaseView {
 			Status:     appsv1.ReplicaSetStatus{Replicas: n, AvailableReplicas: n},
 		}
 	}
-	return &releaseView{
-		now: clitest.Noon, release: br,
-		source:     clitest.Source(),
-		deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{v1alpha1.LabelHeld: "web"}}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](10)}},
-		sets:       []*appsv1.ReplicaSet{set("5584f4c7df", "v2", 5, 7*time.Minute), set("58d874c89d", "v1", 5, 26*time.Hour)},
-	}
+	return &releaseView{view.Facts{
+		Now: clitest.Noon, Release: br,
+		Source:     clitest.Source(),
+		Deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{v1alpha1.LabelHeld: "web"}}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](10)}},
+		Sets:       []*appsv1.ReplicaSet{set("5584f4c7df", "v2", 5, 7*time.Minute), set("58d874c89d", "v1", 5, 26*time.Hour)},
+	}}
 }
 
 // views are the same release in other states.
 func views() map[string]func(*releaseView) {
 	at := func(edit func(*releaseView, *v1alpha1.BatchReleaseStatus)) func(*releaseView) {
-		return func(s *releaseView) { edit(s, &s.release.Status) }
+		return func(s *releaseView) { edit(s, &s.Release.Status) }
 	}
-	verified := func(s *releaseView) { s.source.Spec.Verify = &v1alpha1.CommitVerification{} }
+	verified := func(s *releaseView) { s.Source.Spec.Verify = &v1alpha1.CommitVerification{} }
 	return map[string]func(*releaseView){
 		"waiting": func(*releaseView) {},
 		"upgrading": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			at.CurrentStepState, at.UpdatedAvailableReplicas = v1alpha1.StepUpgrade, 3
 			at.Reason, at.Message = "Upgrading", "3 of 5 pods of 5584f4c7df are available"
-			s.sets[0].Status.AvailableReplicas = 3
+			s.Sets[0].Status.AvailableReplicas = 3
 		}),
 		"pause": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			at.CurrentStepIndex, at.UpdatedReplicas, at.UpdatedAvailableReplicas = 2, 8, 8
 			at.Reason, at.Message = "WaitingForPause", "8 of 10 pods run 5584f4c7df; goes on at 12:08"
 		}),
 		"paused": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
-			s.release.Spec.Paused = true
+			s.Release.Spec.Paused = true
 			at.Reason, at.Message = "ReleasePaused", "the plan is paused; 5 of 10 pods run 5584f4c7df"
 		}),
 		"pausedapproved": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
-			s.release.Spec.Paused = true
-			s.release.Spec.Approval = &v1alpha1.Approval{Revision: at.UpdateRevision, Commit: s.release.Spec.Commit, Step: 1, ApprovedBy: "grace@example.org", ApprovedIn: "90f3b1d00aa0c28d103508da1c5c8a4b7f1c1f6e"}
-			at.UpdateCommit = s.release.Spec.Commit
+			s.Release.Spec.Paused = true
+			s.Release.Spec.Approval = &v1alpha1.Approval{Revision: at.UpdateRevision, Commit: s.Release.Spec.Commit, Step: 1, ApprovedBy: "grace@example.org", ApprovedIn: "90f3b1d00aa0c28d103508da1c5c8a4b7f1c1f6e"}
+			at.UpdateCommit = s.Release.Spec.Commit
 			at.Reason, at.Message = "ReleasePaused", "the plan is paused; 5 of 10 pods run 5584f4c7df"
 		}),
 		"deleted": func(s *releaseView) {
-			s.release.Annotations = map[string]string{v1alpha1.AnnotationReturns: "90f3b1d00aa0c28d103508da1c5c8a4b7f1c1f6e"}
-			s.release.DeletionTimestamp, s.release.Finalizers = clitest.Before(time.Minute), []string{"example.org/hostage"}
+			s.Release.Annotations = map[string]string{v1alpha1.AnnotationReturns: "90f3b1d00aa0c28d103508da1c5c8a4b7f1c1f6e"}
+			s.Release.DeletionTimestamp, s.Release.Finalizers = clitest.Before(time.Minute), []string{"example.org/hostage"}
 		},
-		"signed":           func(s *releaseView) { s.release.Spec.RequireSignedApprovals = true },
+		"signed":           func(s *releaseView) { s.Release.Spec.RequireSignedApprovals = true },
 		"verified":         verified,
-		"verifieddeadline": func(s *releaseView) { verified(s); s.release.Status.Reason = "ProgressDeadlineExceeded" },
-		"verifiedpaused":   func(s *releaseView) { verified(s); s.release.Status.Reason = "ReleasePaused" },
+		"verifieddeadline": func(s *releaseView) { verified(s); s.Release.Status.Reason = "ProgressDeadlineExceeded" },
+		"verifiedpaused":   func(s *releaseView) { verified(s); s.Release.Status.Reason = "ReleasePaused" },
 		"back": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			at.RollingBack, at.Reason, at.Message = true, "RollingBack", "10 of 10 pods run 58d874c89d, 8 of them available"
 			at.UpdateRevision, at.CurrentStepState, at.Approvals = at.StableRevision, v1alpha1.StepUpgrade, nil
 			at.UpdatedReplicas, at.UpdatedReadyReplicas, at.UpdatedAvailableReplicas = 10, 8, 8
-			s.release.Spec.Template = &s.sets[1].Spec.Template
-			s.sets = s.sets[1:]
-			*s.sets[0].Spec.Replicas, s.sets[0].Status = 10, appsv1.ReplicaSetStatus{Replicas: 10, AvailableReplicas: 8}
+			s.Release.Spec.Template = &s.Sets[1].Spec.Template
+			s.Sets = s.Sets[1:]
+			*s.Sets[0].Spec.Replicas, s.Sets[0].Status = 10, appsv1.ReplicaSetStatus{Replicas: 10, AvailableReplicas: 8}
 		}),
 		"rolledback": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
-			at.Phase, at.FailedRevision, at.FailedCommit = v1alpha1.PhaseCompleted, "5584f4c7df", s.release.Spec.Commit
+			at.Phase, at.FailedRevision, at.FailedCommit = v1alpha1.PhaseCompleted, "5584f4c7df", s.Release.Spec.Commit
 			at.UpdateRevision, at.CurrentStepIndex, at.UpdatedReplicas, at.UpdatedAvailableReplicas = "58d874c89d", 3, 10, 10
 			at.Reason, at.Message = "RolledBack", "back at 58d874c89d; 5584f4c7df is not tried again"
 		}),
@@ -102,30 +103,30 @@ func views() map[string]func(*releaseView) {
 			at.StableRevision, at.Reason, at.Message = at.UpdateRevision, "ReleaseCompleted", "10 of 10 pods run 5584f4c7df"
 			at.History = append([]v1alpha1.ReleaseRecord{{Revision: at.UpdateRevision, Outcome: v1alpha1.OutcomeCompleted, EndTime: *clitest.Before(0), Approvals: at.Approvals}}, at.History...)
 			at.Approvals = nil
-			delete(s.deployment.Labels, v1alpha1.LabelHeld)
-			s.sets = s.sets[:1]
-			*s.sets[0].Spec.Replicas, s.sets[0].Status = 10, appsv1.ReplicaSetStatus{Replicas: 10, AvailableReplicas: 10}
+			delete(s.Deployment.Labels, v1alpha1.LabelHeld)
+			s.Sets = s.Sets[:1]
+			*s.Sets[0].Spec.Replicas, s.Sets[0].Status = 10, appsv1.ReplicaSetStatus{Replicas: 10, AvailableReplicas: 10}
 		}),
-		"nosource": func(s *releaseView) { s.source, s.release.Spec.Commit = nil, "" },
+		"nosource": func(s *releaseView) { s.Source, s.Release.Spec.Commit = nil, "" },
 		"refused": func(s *releaseView) {
-			s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "InvalidManifest", Message: "apps/web/service.yaml: Service shop/web: spec.ports[0].port: must be a number"}}
+			s.Source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "InvalidManifest", Message: "apps/web/service.yaml: Service shop/web: spec.ports[0].port: must be a number"}}
 		},
 		"unbegun": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) { // as the engine leaves it
-			at.Phase, at.CurrentStepIndex, at.CurrentStepState, at.UpdateCommit = v1alpha1.PhaseInitial, 0, v1alpha1.StepInitial, s.release.Spec.Commit
+			at.Phase, at.CurrentStepIndex, at.CurrentStepState, at.UpdateCommit = v1alpha1.PhaseInitial, 0, v1alpha1.StepInitial, s.Release.Spec.Commit
 			at.UpdatedReplicas, at.UpdatedReadyReplicas, at.UpdatedAvailableReplicas, at.Approvals = 0, 0, 0, nil
 			at.Reason, at.Message = "UnsupportedStrategy", "Deployment web: spec.strategy.type: Recreate cannot be released in batches; use RollingUpdate, or remove the plan"
-			delete(s.deployment.Labels, v1alpha1.LabelHeld)
-			s.sets = s.sets[1:]
-			*s.sets[0].Spec.Replicas, s.sets[0].Status = 10, appsv1.ReplicaSetStatus{Replicas: 10, AvailableReplicas: 10}
+			delete(s.Deployment.Labels, v1alpha1.LabelHeld)
+			s.Sets = s.Sets[1:]
+			*s.Sets[0].Spec.Replicas, s.Sets[0].Status = 10, appsv1.ReplicaSetStatus{Replicas: 10, AvailableReplicas: 10}
 		}),
 		"newer": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
-			at.UpdateCommit, s.release.Spec.Commit = s.release.Spec.Commit, "7d1e0c2f90a1"
-			s.release.Spec.Template = s.release.Spec.Template.DeepCopy()
-			s.release.Spec.Template.Spec.Containers[0].Image = "registry.example.org/web:v3"
+			at.UpdateCommit, s.Release.Spec.Commit = s.Release.Spec.Commit, "7d1e0c2f90a1"
+			s.Release.Spec.Template = s.Release.Spec.Template.DeepCopy()
+			s.Release.Spec.Template.Spec.Containers[0].Image = "registry.example.org/web:v3"
 			at.Reason, at.Message = "UnsupportedStrategy", "Deployment web: spec.strategy.type: Recreate cannot be released in batches; use RollingUpdate, or remove the plan"
 		}),
 		"missing": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
-			s.deployment, s.sets = nil, nil
+			s.Deployment, s.Sets = nil, nil
 			at.Reason, at.Message = "DeploymentNotFound", "there is no Deployment web"
 		}),
 	}
@@ -140,6 +141,7 @@ func TestStatus(t *testing.T) {
 			clitest.Golden(t, filepath.Join("testdata", "status", name+".txt"), s.text(terminal.Style{}))
 		})
 	}
+	clitest.Golden(t, filepath.Join("testdata", "status", "picture.svg"), view.NewRelease(&waiting().Facts).SVG())
 	clitest.Golden(t, filepath.Join("testdata", "status", "colour.txt"), waiting().text(terminal.Style{Colour: true}))
 }
 
@@ -148,10 +150,10 @@ func TestGet(t *testing.T) {
 		back, done, young := waiting(), waiting(), waiting()
 		views()["back"](back)
 		views()["completed"](done)
-		done.release.Name = "done"
-		back.release.Name, back.release.Namespace = "api", "other"
-		young.release.Name, young.release.Status = "young", v1alpha1.BatchReleaseStatus{}
-		return []v1alpha1.BatchRelease{*back.release, *done.release, *waiting().release, *young.release}
+		done.Release.Name = "done"
+		back.Release.Name, back.Release.Namespace = "api", "other"
+		young.Release.Name, young.Release.Status = "young", v1alpha1.BatchReleaseStatus{}
+		return []v1alpha1.BatchRelease{*back.Release, *done.Release, *waiting().Release, *young.Release}
 	}
 	for name, tc := range map[string]struct {
 		output     string
@@ -168,11 +170,11 @@ func TestGet(t *testing.T) {
 }
 
 func TestHistory(t *testing.T) {
-	api := waiting().release.DeepCopy()
+	api := waiting().Release.DeepCopy()
 	api.Name, api.Spec.WorkloadRef.Name, api.Spec.Commit = "api", "api", "0011223344556677"
 	api.Status.Phase, api.Status.History = v1alpha1.PhaseCompleted, api.Status.History[2:]
 	api.Status.History[0].EndTime = *clitest.Before(25*time.Hour + time.Minute)
-	h := historyOf([]v1alpha1.BatchRelease{*waiting().release, *api}, time.Time{})
+	h := historyOf([]v1alpha1.BatchRelease{*waiting().Release, *api}, time.Time{})
 	for i := range h.Items { // as read from a clone
 		if h.Items[i].Commit == "0011223344556677" {
 			h.Items[i].Author, h.Items[i].Subject = "Bea <bea@example.org>", "web: v1"
@@ -188,7 +190,7 @@ func TestHistory(t *testing.T) {
 		}
 		clitest.Golden(t, filepath.Join("testdata", "history", output+".txt"), out.String())
 	}
-	one := historyOf([]v1alpha1.BatchRelease{*waiting().release}, clitest.Noon.Add(-27*time.Hour))
+	one := historyOf([]v1alpha1.BatchRelease{*waiting().Release}, clitest.Noon.Add(-27*time.Hour))
 	clitest.Golden(t, filepath.Join("testdata", "history", "since.txt"), one.table(false, false))
 }
 
@@ -210,7 +212,7 @@ func TestHistoryAuthor(t *testing.T) {
 	released := git("rev-parse", "HEAD")
 	git("commit", "--quiet", "--allow-empty", "--amend", "--author=Mallory <m@example.org>", "-m", "web: v0")
 	git("replace", released, "HEAD")
-	br := waiting().release
+	br := waiting().Release
 	br.Status.UpdateCommit = br.Spec.Commit
 	br.Annotations = map[string]string{v1alpha1.AnnotationCommitAuthor: "Ada\x1b[2J <ada@example.org>"}
 	br.Status.History[0].Commit = released
@@ -232,7 +234,7 @@ func TestLines(t *testing.T) {
 	show := lines(&out)
 	s := waiting()
 	for range 2 {
-		s.now = s.now.Add(time.Minute)
+		s.Now = s.Now.Add(time.Minute)
 		if err := show(s, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -250,8 +252,8 @@ func TestLines(t *testing.T) {
 // native is a rollout of the native controller that is stuck, or not.
 func native(stalled metav1.ConditionStatus) func(*releaseView) {
 	return func(s *releaseView) {
-		s.release.Status.Phase, s.release.Status.Reason = "", "NativeRollout"
-		s.release.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: stalled}}
+		s.Release.Status.Phase, s.Release.Status.Reason = "", "NativeRollout"
+		s.Release.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: stalled}}
 	}
 }
 
@@ -259,7 +261,7 @@ func native(stalled metav1.ConditionStatus) func(*releaseView) {
 func applies(commits ...string) func(*releaseView) {
 	at := 0
 	return func(s *releaseView) {
-		s.source.Status.AppliedCommit = commits[min(at, len(commits)-1)]
+		s.Source.Status.AppliedCommit = commits[min(at, len(commits)-1)]
 		at++
 	}
 }
@@ -268,7 +270,7 @@ func applies(commits ...string) func(*releaseView) {
 // that touches nothing of the source.
 func TestSourceLine_SinceWhen(t *testing.T) {
 	s := waiting()
-	s.source.ManagedFields = []metav1.ManagedFieldsEntry{
+	s.Source.ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: v1alpha1.ManagerGitSync, Time: clitest.Before(time.Minute)},
 		{Manager: v1alpha1.ManagerGitSync, Subresource: "status", Time: clitest.Before(3 * time.Hour)},
 	}
@@ -293,7 +295,7 @@ func TestWatchEndsInTime(t *testing.T) {
 
 // When a release that is watched is over, and with which exit code.
 func TestVerdict(t *testing.T) {
-	commit := waiting().release.Spec.Commit
+	commit := waiting().Release.Spec.Commit
 	for _, tc := range []struct {
 		reason, commit string
 		seen           []string // names of views
@@ -305,11 +307,11 @@ func TestVerdict(t *testing.T) {
 		{"nor is a pause", "", []string{"pause", "paused"}, nil, false, 0},
 		{"complete", "", []string{"waiting", "completed"}, nil, true, 0},
 		{"complete already", "", []string{"completed"}, nil, true, 0},
-		{"a status about another spec tells nothing", "", []string{"completed"}, func(s *releaseView) { s.release.Generation++ }, false, 0},
+		{"a status about another spec tells nothing", "", []string{"completed"}, func(s *releaseView) { s.Release.Generation++ }, false, 0},
 		{"rolled back by itself", "", []string{"rolledback"}, nil, true, cli.ExitFailed},
 		{"complete after a way back that was seen: reverted", "", []string{"back", "completed"}, nil, true, cli.ExitFailed},
-		{"and one too quick to be seen", "", []string{"waiting", "completed"}, func(s *releaseView) { s.release.Status.History[0].Outcome = v1alpha1.OutcomeRolledBack }, true, cli.ExitFailed},
-		{"what was rolled back before the watch is no matter", "", []string{"completed"}, func(s *releaseView) { s.release.Status.History[0].Outcome = v1alpha1.OutcomeRolledBack }, true, 0},
+		{"and one too quick to be seen", "", []string{"waiting", "completed"}, func(s *releaseView) { s.Release.Status.History[0].Outcome = v1alpha1.OutcomeRolledBack }, true, cli.ExitFailed},
+		{"what was rolled back before the watch is no matter", "", []string{"completed"}, func(s *releaseView) { s.Release.Status.History[0].Outcome = v1alpha1.OutcomeRolledBack }, true, 0},
 		{"a missed deadline", "", []string{"deadline"}, nil, true, cli.ExitFailed},
 		{"no Deployment", "", []string{"missing"}, nil, true, cli.ExitFailed},
 		{"a first install on its way", "", []string{"completed"}, native(metav1.ConditionFalse), false, 0},
@@ -322,28 +324,28 @@ func TestVerdict(t *testing.T) {
 		{"the same, while the release goes on", "ccccccc", []string{"waiting"}, applies("90f3b1d000"), false, 0},
 		{"one that the branch does not have yet", "ddddddd", []string{"completed"}, applies("90f3b1d000"), false, 0},
 		{"a commit that is refused", "ffffffff", []string{"completed"}, func(s *releaseView) {
-			s.source.Status.ObservedCommit = "ffffffffffff"
-			s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "InvalidManifest"}}
+			s.Source.Status.ObservedCommit = "ffffffffffff"
+			s.Source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "InvalidManifest"}}
 		}, true, cli.ExitFailed},
 		{"a commit that the API server refuses, which the source tries again", "ffffffff", []string{"completed"}, func(s *releaseView) {
-			s.source.Status.ObservedCommit = "ffffffffffff"
-			s.source.Status.Conditions = []metav1.Condition{
+			s.Source.Status.ObservedCommit = "ffffffffffff"
+			s.Source.Status.Conditions = []metav1.Condition{
 				{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DryRunFailed"}, {Type: "Reconciling", Status: metav1.ConditionTrue, Reason: "Progressing"}, {Type: "Stalled", Status: metav1.ConditionFalse, Reason: "Idle"},
 			}
 		}, true, cli.ExitFailed},
 		{"another commit that is refused", "ffffffff", []string{"completed"}, func(s *releaseView) {
-			s.source.Status.ObservedCommit = "eeeeeeeeeeee"
-			s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DryRunFailed"}}
+			s.Source.Status.ObservedCommit = "eeeeeeeeeeee"
+			s.Source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DryRunFailed"}}
 		}, false, 0},
 		{"a server of Git that does not answer after the commit was seen", "ffffffff", []string{"completed"}, func(s *releaseView) {
-			s.source.Status.ObservedCommit = "ffffffffffff"
-			s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Timeout"}}
+			s.Source.Status.ObservedCommit = "ffffffffffff"
+			s.Source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Timeout"}}
 		}, false, 0},
 		{"a commit that reverts, asked for by its own name", commit[:10], []string{"back", "completed"}, nil, true, 0},
 		{"a commit that was reverted", "8899aab", []string{"waiting"}, nil, true, cli.ExitFailed},
 		{"a commit that was released, then another one", "0011223", []string{"waiting"}, nil, true, 0},
 		{"a commit that was released, and rolled back since", "0011223", []string{"waiting"}, func(s *releaseView) {
-			s.release.Status.History = append([]v1alpha1.ReleaseRecord{{Revision: "7cb9898744", Commit: "a1b2c3d4e5f60718", Outcome: v1alpha1.OutcomeCompleted, Rollback: true}}, s.release.Status.History...)
+			s.Release.Status.History = append([]v1alpha1.ReleaseRecord{{Revision: "7cb9898744", Commit: "a1b2c3d4e5f60718", Outcome: v1alpha1.OutcomeCompleted, Rollback: true}}, s.Release.Status.History...)
 		}, true, cli.ExitFailed},
 	} {
 		v := verdict{commit: tc.commit, contains: func(_, _, tip string) bool { return tc.commit == "ccccccc" && tip == "90f3b1d000" }}
@@ -375,14 +377,14 @@ func TestVerdict_RefusedAndCounted(t *testing.T) {
 		want string
 	}{
 		"nothing counts": {func(*releaseView) {}, ""},
-		"a rollback":     {func(s *releaseView) { s.release.Spec.Commit = "ffffffffffff" }, "; its rollback of shop/web counts all the same: WaitingForApproval: "},
-		"an approval": {func(s *releaseView) { s.release.Spec.Approval = &v1alpha1.Approval{ApprovedIn: "ffffffffffff"} },
+		"a rollback":     {func(s *releaseView) { s.Release.Spec.Commit = "ffffffffffff" }, "; its rollback of shop/web counts all the same: WaitingForApproval: "},
+		"an approval": {func(s *releaseView) { s.Release.Spec.Approval = &v1alpha1.Approval{ApprovedIn: "ffffffffffff"} },
 			"; its approval of shop/web counts all the same: WaitingForApproval: "},
 	} {
 		s := waiting()
 		tc.edit(s)
-		s.source.Status.ObservedCommit = "ffffffffffff"
-		s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DryRunFailed", Message: "a port"}}
+		s.Source.Status.ObservedCommit = "ffffffffffff"
+		s.Source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DryRunFailed", Message: "a port"}}
 		v := verdict{commit: "ffffffff"}
 		over, err := v.see(s)
 		if !over || cli.ExitCode(err) != cli.ExitFailed || !strings.Contains(err.Error(), "DryRunFailed: a port"+tc.want) || tc.want == "" && strings.Contains(err.Error(), "counts") {

@@ -19,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
+	"github.com/tranche-dev/tranche/cmd/tranche/view"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -121,7 +122,7 @@ func awaitRelease(ctx context.Context, at *cli.Connection, w io.Writer, o status
 func comes(sources []v1alpha1.GitSource, commit string, contains func(repository, branch, tip string) bool) (over bool, err error) {
 	v, over := verdict{commit: commit}, len(sources) == 0
 	for i := range sources {
-		if refused, err := v.refused(&releaseView{source: &sources[i]}); refused {
+		if refused, err := v.refused(&releaseView{view.Facts{Source: &sources[i]}}); refused {
 			return true, err
 		}
 		spec, tip := &sources[i].Spec, sources[i].Status.AppliedCommit
@@ -167,9 +168,9 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " 
 
 // line is the release on one line, without what changes by itself.
 func (s *releaseView) line() string {
-	at := &s.release.Status
-	line := fmt.Sprintf("%s/%s: %s: step %s, %d/%d pods of %s available: %s", s.release.Namespace, s.release.Name,
-		cli.OrNone(string(at.Phase)), cli.StepOf(s.release), at.UpdatedAvailableReplicas, at.Replicas,
+	at := &s.Release.Status
+	line := fmt.Sprintf("%s/%s: %s: step %s, %d/%d pods of %s available: %s", s.Release.Namespace, s.Release.Name,
+		cli.OrNone(string(at.Phase)), cli.StepOf(s.Release), at.UpdatedAvailableReplicas, at.Replicas,
 		cli.OrNone(at.UpdateRevision), cli.OrNone(at.Reason))
 	if at.Message != "" {
 		line += ": " + at.Message
@@ -193,7 +194,7 @@ type verdict struct {
 
 // see returns whether the release is over, and the error if it has failed.
 func (v *verdict) see(s *releaseView) (bool, error) {
-	at := &s.release.Status
+	at := &s.Release.Status
 	v.last = at.Reason + ": " + at.Message
 	if at.Phase != v1alpha1.PhaseCompleted && at.Phase != "" {
 		v.underWay = true
@@ -205,7 +206,7 @@ func (v *verdict) see(s *releaseView) (bool, error) {
 	if over, err := v.ended(s); over {
 		return true, err
 	}
-	if s.release.Generation != at.ObservedGeneration || !v.arrived(s) {
+	if s.Release.Generation != at.ObservedGeneration || !v.arrived(s) {
 		return false, nil // the status is about another spec
 	}
 	return v.outcome(s)
@@ -213,8 +214,8 @@ func (v *verdict) see(s *releaseView) (bool, error) {
 
 // outcome returns whether the release is over by the reason of a status that is about it.
 func (v *verdict) outcome(s *releaseView) (bool, error) {
-	at := &s.release.Status
-	failed := cli.WithCode(cli.ExitFailed, fmt.Errorf("%s/%s: %s", s.release.Namespace, s.release.Name, v.last))
+	at := &s.Release.Status
+	failed := cli.WithCode(cli.ExitFailed, fmt.Errorf("%s/%s: %s", s.Release.Namespace, s.Release.Name, v.last))
 	switch at.Reason {
 	case v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonTemplateRefused, v1alpha1.ReasonInvalidPlan,
 		v1alpha1.ReasonUnsupportedStrategy, v1alpha1.ReasonAnotherPlan, v1alpha1.ReasonRecordsLost, v1alpha1.ReasonTemplateMissing,
@@ -227,7 +228,7 @@ func (v *verdict) outcome(s *releaseView) (bool, error) {
 		}
 	case v1alpha1.ReasonReleaseCompleted:
 		if v.commit == "" && (v.rolledBack || v.underWay && len(at.History) > 0 && at.History[0].Outcome == v1alpha1.OutcomeRolledBack) {
-			return true, cli.WithCode(cli.ExitFailed, fmt.Errorf("%s/%s: the release was rolled back", s.release.Namespace, s.release.Name))
+			return true, cli.WithCode(cli.ExitFailed, fmt.Errorf("%s/%s: the release was rolled back", s.Release.Namespace, s.Release.Name))
 		}
 		return true, nil
 	}
@@ -236,19 +237,19 @@ func (v *verdict) outcome(s *releaseView) (bool, error) {
 
 // arrived reports whether the commit asked for has come to the release.
 func (v *verdict) arrived(s *releaseView) bool {
-	if v.commit == "" || v.came || strings.HasPrefix(s.release.Spec.Commit, v.commit) {
+	if v.commit == "" || v.came || strings.HasPrefix(s.Release.Spec.Commit, v.commit) {
 		return true
 	}
-	if s.source == nil {
+	if s.Source == nil {
 		return false
 	}
-	tip := s.source.Status.AppliedCommit
+	tip := s.Source.Status.AppliedCommit
 	v.came = strings.HasPrefix(tip, v.commit) ||
-		v.contains != nil && tip != "" && v.contains(s.source.Spec.URL, s.source.Spec.Ref.Branch, tip)
+		v.contains != nil && tip != "" && v.contains(s.Source.Spec.URL, s.Source.Spec.Ref.Branch, tip)
 	if !v.came && tip != "" {
 		v.last += fmt.Sprintf("; GitSource %s/%s has applied %s, and not %s itself: a clone of its repository shows whether that commit is in "+
 			"it. After a commit that touches nothing of the source, run tranche sync %s -n %s",
-			s.source.Namespace, s.source.Name, cli.Short(tip), cli.Short(v.commit), s.source.Name, s.source.Namespace)
+			s.Source.Namespace, s.Source.Name, cli.Short(tip), cli.Short(v.commit), s.Source.Name, s.Source.Namespace)
 	}
 	return v.came
 }
@@ -301,11 +302,11 @@ func (a *ancestry) contains(repository, branch, tip string) bool {
 // commit or a rollback has taken its place. A commit that reverts another one is asked
 // for by its own name: that it goes back is then no failure.
 func (v *verdict) ended(s *releaseView) (bool, error) {
-	if v.commit == "" || strings.HasPrefix(s.release.Spec.Commit, v.commit) && s.release.Status.FailedCommit == "" {
+	if v.commit == "" || strings.HasPrefix(s.Release.Spec.Commit, v.commit) && s.Release.Status.FailedCommit == "" {
 		return false, nil
 	}
 	rolledBack := false // after the release that is looked for
-	for _, r := range s.release.Status.History {
+	for _, r := range s.Release.Status.History {
 		if !strings.HasPrefix(r.Commit, v.commit) {
 			rolledBack = rolledBack || r.Rollback
 			continue
@@ -318,7 +319,7 @@ func (v *verdict) ended(s *releaseView) (bool, error) {
 			how = "Completed, and rolled back since"
 		}
 		return true, cli.WithCode(cli.ExitFailed,
-			fmt.Errorf("%s/%s: the release of commit %s is over: %s", s.release.Namespace, s.release.Name, cli.Short(r.Commit), how))
+			fmt.Errorf("%s/%s: the release of commit %s is over: %s", s.Release.Namespace, s.Release.Name, cli.Short(r.Commit), how))
 	}
 	return false, nil
 }
@@ -332,16 +333,16 @@ var passing = []string{
 
 // refused reports whether the source cannot apply the commit asked for.
 func (v *verdict) refused(s *releaseView) (bool, error) {
-	if v.commit == "" || s.source == nil || !strings.HasPrefix(s.source.Status.ObservedCommit, v.commit) {
+	if v.commit == "" || s.Source == nil || !strings.HasPrefix(s.Source.Status.ObservedCommit, v.commit) {
 		return false, nil
 	}
-	ready := meta.FindStatusCondition(s.source.Status.Conditions, "Ready")
-	if ready == nil || ready.Status != metav1.ConditionFalse || ready.ObservedGeneration != s.source.Generation ||
+	ready := meta.FindStatusCondition(s.Source.Status.Conditions, "Ready")
+	if ready == nil || ready.Status != metav1.ConditionFalse || ready.ObservedGeneration != s.Source.Generation ||
 		slices.Contains(passing, ready.Reason) {
 		return false, nil
 	}
 	return true, cli.WithCode(cli.ExitFailed,
-		fmt.Errorf("GitSource %s/%s: %s: %s%s", s.source.Namespace, s.source.Name, ready.Reason, ready.Message, v.counted(s.release)))
+		fmt.Errorf("GitSource %s/%s: %s: %s%s", s.Source.Namespace, s.Source.Name, ready.Reason, ready.Message, v.counted(s.Release)))
 }
 
 // counted returns what of a refused commit counts for the release, as the end of a
