@@ -182,6 +182,15 @@ func (c *Clone) Head(ctx context.Context) (string, error) {
 	return git(ctx, c.Dir, "rev-parse", "HEAD")
 }
 
+// Author returns the name and address with which git commits in the clone.
+func (c *Clone) Author(ctx context.Context) (string, error) {
+	ident, err := c.Git(ctx, "var", "GIT_AUTHOR_IDENT")
+	if err != nil {
+		return "", fmt.Errorf("finding out who commits: %w", err)
+	}
+	return ident[:strings.LastIndex(ident, ">")+1], nil
+}
+
 // Git runs git in the clone, and returns what it prints.
 func (c *Clone) Git(ctx context.Context, args ...string) (string, error) {
 	return git(ctx, c.Dir, args...)

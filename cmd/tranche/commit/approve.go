@@ -10,10 +10,10 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/direct"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -98,7 +98,7 @@ func (o *approveOptions) run(cmd *cobra.Command, k *cli.Cluster, name string) er
 		return err
 	}
 	if o.direct {
-		return approveDirect(cmd, at, br, step, o.yes)
+		return direct.Approve(cmd, at, br, step, o.yes)
 	}
 	st, err := o.newCommand(cmd, at, br.Name)
 	if err != nil {
@@ -286,42 +286,4 @@ func (st *commitCommand) checkApproval(commit string, step int32) error {
 		return fmt.Errorf("the approval would not count: %w", p)
 	}
 	return nil
-}
-
-// approveDirect opens the gate of the present step in the cluster.
-func approveDirect(cmd *cobra.Command, at *cli.Connection, br *v1alpha1.BatchRelease, step int32, yes bool) error {
-	name := br.Name + " -n " + br.Namespace
-	switch {
-	case br.Spec.RequireSignedApprovals:
-		return fmt.Errorf("only signed approvals count for %s/%s, and the controller refuses one in the cluster; run tranche approve %s --sign "+
-			"--push", br.Namespace, br.Name, name)
-	case br.Spec.ReviewApprovals:
-		return fmt.Errorf("approvals of %s/%s are reviewed in Git, and one in the cluster opens no gate; run tranche approve %s, and have the "+
-			"commit reviewed", br.Namespace, br.Name, name)
-	case step != br.Status.CurrentStepIndex:
-		return fmt.Errorf("--direct approves the present step only, which is %d", br.Status.CurrentStepIndex)
-	case br.Status.CurrentStepState != v1alpha1.StepBlocking:
-		return fmt.Errorf("step %d of %s/%s does not wait at its gate yet: %s", step, br.Namespace, br.Name, br.Status.Reason)
-	case br.Status.RequestedApproval != nil && br.Status.RequestedApproval.Step == step:
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "Step %d of %s/%s was approved in the cluster already. "+
-			"Its gate opens once the step's pods are available.\n", step, br.Namespace, br.Name)
-		return err
-	}
-	if err := cli.Agree(cmd, yes, fmt.Sprintf("Approve step %d of %s/%s in the cluster?", step, br.Namespace, br.Name)); err != nil {
-		return err
-	}
-	then := ""
-	if br.Status.Reason == v1alpha1.ReasonUpgrading { // the Deployment has grown at the gate
-		then = " The gate opens once the step's pods are available."
-	}
-	// On the version that was looked at: a gate that has opened meanwhile is
-	// not the one that was approved.
-	patch := client.MergeFromWithOptions(br.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	br.Status.CurrentStepState = v1alpha1.StepCompleted
-	if err := at.Status().Patch(cmd.Context(), br, patch); err != nil {
-		return fmt.Errorf("approving step %d of %s/%s: %w", step, br.Namespace, br.Name, err)
-	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Approved step %d of %s/%s in the cluster. Git does not say so.%s\n",
-		step, br.Namespace, br.Name, then)
-	return err
 }

@@ -28,6 +28,11 @@ type commitOptions struct {
 	sign    bool
 	// coverUnverified lets the signature cover commits that spec.verify does not let pass.
 	coverUnverified bool
+
+	// dir is a folder of the clone; empty: the current one.
+	dir string
+	// decide is asked in place of the user, with the change; nil: the user is asked.
+	decide func(diff string) error
 }
 
 func (o *commitOptions) add(c *cobra.Command, k *cli.Cluster) {
@@ -72,9 +77,11 @@ func (o *commitOptions) newCommand(cmd *cobra.Command, at *cli.Connection, name 
 	if st.source, err = o.find(ctx, at, br); err != nil {
 		return nil, err
 	}
-	here, err := os.Getwd()
-	if err != nil {
-		return nil, fmt.Errorf("finding the clone: %w", err)
+	here := o.dir
+	if here == "" {
+		if here, err = os.Getwd(); err != nil {
+			return nil, fmt.Errorf("finding the clone: %w", err)
+		}
 	}
 	if o.source != "" {
 		st.clone, err = clone.Here(ctx, here)
@@ -183,8 +190,10 @@ func (st *commitCommand) commit(change edit, check func(commit string) error, tr
 // agree shows a change, and what comes with it, and asks for it.
 func (st *commitCommand) agree(ctx context.Context, diff string) error {
 	out := st.cmd.OutOrStdout()
-	if _, err := fmt.Fprintln(out, clone.ColourDiff(terminal.StyleOf(out), diff)); err != nil {
-		return fmt.Errorf("showing the change: %w", err)
+	if st.decide == nil {
+		if _, err := fmt.Fprintln(out, clone.ColourDiff(terminal.StyleOf(out), diff)); err != nil {
+			return fmt.Errorf("showing the change: %w", err)
+		}
 	}
 	if problem := cli.ProblemLines([]v1alpha1.GitSource{*st.source}); problem != "" {
 		st.say("\nThe branch has a problem already:\n%s", problem)
@@ -194,6 +203,9 @@ func (st *commitCommand) agree(ctx context.Context, diff string) error {
 	}
 	if err := st.agreeToCover(ctx); err != nil {
 		return err
+	}
+	if st.decide != nil {
+		return st.decide(diff)
 	}
 	if !st.ask("Commit this to " + st.source.Spec.Ref.Branch + "?") {
 		return errors.New("not committed")

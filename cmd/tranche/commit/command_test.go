@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/direct"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -151,7 +152,7 @@ func TestApproveDirectRefused(t *testing.T) {
 	} {
 		br := clitest.Release()
 		tc.edit(br)
-		if err := approveDirect(&cobra.Command{}, nil, br, 1, true); err == nil || !strings.Contains(err.Error(), tc.err) {
+		if err := direct.Approve(&cobra.Command{}, nil, br, 1, true); err == nil || !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: %v", tc.reason, err)
 		}
 	}

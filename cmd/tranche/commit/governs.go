@@ -6,82 +6,14 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-	"sigs.k8s.io/kustomize/api/konfig"
-
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/kustomizations"
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// kustomizations are those of a commit, by folder, with the files and folders that
-// each of them names.
-type kustomizations map[string]kustomization
-
-type kustomization struct {
-	file string
-	refs []string
-}
-
-// readKustomizations reads the kustomizations of a worktree.
-func readKustomizations(ctx context.Context, ch *clone.Change) (kustomizations, error) {
-	list, err := ch.Git(ctx, "ls-files", "-z")
-	if err != nil {
-		return nil, err
-	}
-	found := kustomizations{}
-	for file := range strings.SplitSeq(list, "\x00") {
-		if !slices.Contains(konfig.RecognizedKustomizationFileNames(), path.Base(file)) {
-			continue
-		}
-		text, err := ch.Read(ctx, file)
-		if err != nil {
-			continue // such as a link: the controller names the problem where it matters
-		}
-		var k struct{ Resources, Bases, Components []string }
-		if yaml.Unmarshal([]byte(text), &k) != nil {
-			continue
-		}
-		dir := path.Dir(file)
-		one := kustomization{file: file}
-		for _, ref := range slices.Concat(k.Resources, k.Bases, k.Components) {
-			one.refs = append(one.refs, path.Join(dir, ref))
-		}
-		found[dir] = one
-	}
-	return found, nil
-}
-
-// reaches reports whether a kustomization takes a file, by itself or by another one.
-func (k kustomizations) reaches(dir, file string, seen map[string]bool) bool {
-	if seen[dir] {
-		return false
-	}
-	seen[dir] = true
-	return slices.ContainsFunc(k[dir].refs, func(ref string) bool { return ref == file || k.reaches(ref, file, seen) })
-}
-
-// takers are the kustomizations that take a file and that no other one takes, and those
-// of some folders.
-func (k kustomizations) takers(file string, also []string) []string {
-	below := map[string]bool{}
-	for _, one := range k {
-		for _, ref := range one.refs {
-			below[ref] = true
-		}
-	}
-	var dirs []string
-	for dir := range k {
-		if (!below[dir] || slices.Contains(also, dir)) && k.reaches(dir, file, map[string]bool{}) {
-			dirs = append(dirs, dir)
-		}
-	}
-	slices.Sort(dirs)
-	return dirs
-}
-
 // alsoGoverned returns what else the file of a plan governs. These are GitSources of the
 // same branch that this account may read, and kustomizations that no such GitSource has.
-func (p *pausing) alsoGoverned(ctx context.Context, k kustomizations, file string) []string {
+func (p *pausing) alsoGoverned(ctx context.Context, k kustomizations.Set, file string) []string {
 	own := path.Clean(p.source.Spec.Path)
 	sources := map[string][]string{} // by path
 	for _, gs := range p.otherSources(ctx) {
@@ -92,7 +24,7 @@ func (p *pausing) alsoGoverned(ctx context.Context, k kustomizations, file strin
 	for at := range sources {
 		paths = append(paths, at)
 	}
-	takers := k.takers(file, paths)
+	takers := k.Takers(file, paths)
 	for at := range sources { // the own path, and folders of plain YAML, too
 		_, built := k[at]
 		if inside := at == "." || strings.HasPrefix(file, at+"/"); !slices.Contains(takers, at) && (at == own || inside && !built) {

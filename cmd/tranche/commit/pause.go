@@ -13,6 +13,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/kustomizations"
 	"github.com/tranche-dev/tranche/cmd/tranche/planfile"
 	"github.com/tranche-dev/tranche/cmd/tranche/yamlnode"
 	"github.com/tranche-dev/tranche/plan"
@@ -113,7 +114,7 @@ func (p *pausing) change(ctx context.Context, ch *clone.Change) (string, error) 
 	if p.planned, err = p.commitCommand.planned(p.head); err != nil || p.planned.Plan.Spec.Paused == p.paused {
 		return subject, err
 	}
-	k, err := readKustomizations(ctx, ch)
+	k, err := kustomizations.Read(ctx, ch)
 	if err != nil {
 		return "", err
 	}
@@ -138,13 +139,13 @@ func (p *pausing) change(ctx context.Context, ch *clone.Change) (string, error) 
 }
 
 // kustomizationOf is the kustomization of the source's path; empty without one.
-func (p *pausing) kustomizationOf(k kustomizations) string {
-	return k[path.Clean(p.source.Spec.Path)].file
+func (p *pausing) kustomizationOf(k kustomizations.Set) string {
+	return k[path.Clean(p.source.Spec.Path)].File
 }
 
 // drop removes a patch that set spec.paused in the overlay. It reports whether that is
 // all there is to do.
-func (p *pausing) drop(ctx context.Context, ch *clone.Change, k kustomizations) (bool, error) {
+func (p *pausing) drop(ctx context.Context, ch *clone.Change, k kustomizations.Set) (bool, error) {
 	file := p.kustomizationOf(k)
 	if file == "" {
 		return false, nil
@@ -182,7 +183,7 @@ func (p *pausing) original(ctx context.Context, ch *clone.Change) string {
 }
 
 // patch writes spec.paused as a patch of the overlay.
-func (p *pausing) patch(ctx context.Context, ch *clone.Change, k kustomizations) error {
+func (p *pausing) patch(ctx context.Context, ch *clone.Change, k kustomizations.Set) error {
 	file := p.kustomizationOf(k)
 	if file == "" {
 		return fmt.Errorf("--overlay: %s has no kustomization; give --base to edit %s", path.Clean(p.source.Spec.Path), p.planned.File)
@@ -199,7 +200,7 @@ func (p *pausing) patch(ctx context.Context, ch *clone.Change, k kustomizations)
 
 // confine makes sure that the edited file governs nothing else, or takes the overlay
 // instead. --yes does not agree to another file.
-func (p *pausing) confine(ctx context.Context, ch *clone.Change, k kustomizations, before string) error {
+func (p *pausing) confine(ctx context.Context, ch *clone.Change, k kustomizations.Set, before string) error {
 	set, err := p.tried(ctx, ch)
 	if err != nil {
 		return err

@@ -11,10 +11,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/direct"
 	"github.com/tranche-dev/tranche/gitsync/revert"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -72,7 +72,7 @@ when Git is not reachable. The branch must then still be reverted.`,
 			return err
 		}
 		if o.direct {
-			return rollbackDirect(cmd, at, args[0], o.yes)
+			return direct.Rollback(cmd, at, args[0], o.yes)
 		}
 		st, err := o.newCommandOfBranch(cmd, at, args[0])
 		if err != nil {
@@ -81,28 +81,6 @@ when Git is not reachable. The branch must then still be reverted.`,
 		return st.rollback(o.to, o.with)
 	}
 	return c
-}
-
-// rollbackDirect asks the controller for a rollback by annotation.
-func rollbackDirect(cmd *cobra.Command, at *cli.Connection, name string, yes bool) error {
-	br, err := at.Release(cmd.Context(), name)
-	if err != nil {
-		return err
-	}
-	if err := cli.Agree(cmd, yes, fmt.Sprintf("Roll %s/%s back in the cluster?", br.Namespace, br.Name)); err != nil {
-		return err
-	}
-	patch := client.MergeFrom(br.DeepCopy())
-	if br.Annotations == nil {
-		br.Annotations = map[string]string{}
-	}
-	br.Annotations[v1alpha1.AnnotationRollback] = "true"
-	if err := at.Patch(cmd.Context(), br, patch); err != nil {
-		return fmt.Errorf("asking for the rollback of %s/%s: %w", br.Namespace, br.Name, err)
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Asked for the rollback of %s/%s. Git does not say so until the change is reverted there.\n",
-		br.Namespace, br.Name)
-	return err
 }
 
 // wayBack is how the branch goes back: to what a commit rendered, by reverting

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/kustomizations"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/giturl"
 	"github.com/tranche-dev/tranche/plan"
@@ -131,7 +132,7 @@ func (n *narrowed) leaves(ctx context.Context, s *sharer, commit string) (bool, 
 	if err != nil || !same || s.err == nil {
 		return same, err
 	}
-	k, err := readKustomizations(ctx, n.ch)
+	k, err := kustomizations.Read(ctx, n.ch)
 	if err != nil {
 		return false, err
 	}
@@ -141,7 +142,7 @@ func (n *narrowed) leaves(ctx context.Context, s *sharer, commit string) (bool, 
 	}
 	dir := path.Clean(s.Spec.Path)
 	return !slices.ContainsFunc(strings.Split(strings.TrimRight(changed, "\x00"), "\x00"), func(file string) bool {
-		return dir == "." || strings.HasPrefix(file, dir+"/") || k.reaches(dir, file, map[string]bool{})
+		return dir == "." || strings.HasPrefix(file, dir+"/") || k.Reaches(dir, file, map[string]bool{})
 	}), nil
 }
 

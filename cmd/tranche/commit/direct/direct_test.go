@@ -1,4 +1,4 @@
-package commit
+package direct
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ func TestApproveDirect_Again(t *testing.T) {
 	br.Status.Reason, br.Status.RequestedApproval = v1alpha1.ReasonUpgrading, &v1alpha1.RequestedApproval{Step: 1}
 	cmd, out := &cobra.Command{}, &bytes.Buffer{}
 	cmd.SetOut(out)
-	if err := approveDirect(cmd, nil, br, 1, true); err != nil || !strings.Contains(out.String(), "was approved in the cluster already") {
+	if err := Approve(cmd, nil, br, 1, true); err != nil || !strings.Contains(out.String(), "was approved in the cluster already") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
