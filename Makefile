@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build demo dev test lint generate verify bench soak fuzz image release reproducible clean force bin/tranche bin/demo
+.PHONY: help build demo dev test lint generate verify bench soak fuzz page screenshot image release reproducible clean force bin/tranche bin/demo
 
 KUBERNETES_VERSION := v1.36.3
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -29,6 +29,23 @@ test: bin/devcluster bin/kubectl bin/prometheus ## Run all tests; those of a clu
 	go -C cmd/devcluster test -timeout 5m ./cluster ./gitserver ./traffic
 	go -C cmd/release test -timeout 5m .
 	go -C config/chart/charttest test -timeout 15m .
+	@$(PAGE_TOOLS) || echo "NOT RUN: the tests of the dashboard's page, which need Node, Chromium and 'make $(PAGE)/node_modules'"
+
+# The page of the dashboard. It is built and committed: Go alone builds and tests the rest.
+PAGE := cmd/tranche/dashboard/web
+CHROMIUM ?= /usr/bin/chromium
+PAGE_TOOLS = command -v node >/dev/null && test -d $(PAGE)/node_modules && test -x $(CHROMIUM)
+
+page: $(PAGE)/node_modules ## Build the page of the dashboard, with Node
+	cd $(PAGE) && npm run --silent build
+
+$(PAGE)/node_modules: $(PAGE)/package-lock.json
+	cd $(PAGE) && npm ci --silent
+	@touch $@
+
+screenshot: bin/devcluster bin/kubectl $(PAGE)/node_modules ## Make docs/dashboard.png anew, with Chromium
+	@pictures=$$(mktemp -d) && TRANCHE_PICTURES=$$pictures go test -count=1 -run TestDashboard_ShowsTheThreeGestures ./cmd/tranche && \
+	cp $$pictures/release.png docs/dashboard.png && rm -r $$pictures
 
 lint: ## gofmt, go vet, golangci-lint, links of the docs, language and sizes
 	@test -z "$$(gofmt -l cmd config docs gitsync plan rollout)" || { gofmt -l cmd config docs gitsync plan rollout; echo "run gofmt -w on these"; exit 1; }
@@ -50,6 +67,9 @@ generate: ## Generate deep copies, CRDs, docs/cli.md, docs/api.md and files of t
 
 verify: generate ## Fail if generated files are not current
 	@git diff --exit-code -- plan/v1alpha1 config/crd/bases config/chart docs/cli.md docs/api.md || { echo "generated files were not current: commit what 'make generate' has made"; exit 1; }
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory page && \
+	test -z "$$(git status --porcelain -- $(PAGE)/dist)" || { echo "the built page was not current: commit what 'make page' has made"; exit 1; }; \
+	else echo "NOT CHECKED: the built page, which needs Node"; fi
 
 bench: bin/devcluster bin/kubectl ## Run the benchmarks
 	go test -run '^$$' -bench . -timeout 30m ./...

@@ -40,6 +40,7 @@ type stage struct {
 	metrics        string      // address of the controller's metrics
 	traffic        string      // URL of what the pods serve
 	prometheus     string      // URL of the Prometheus that scrapes both
+	dashboard      string      // URL of the dashboard
 	client         client.Client
 }
 
@@ -171,6 +172,9 @@ func (s *stage) start(ctx context.Context, name, program string, args ...string)
 	defer log.Close()
 	cmd := exec.Command(filepath.Join(s.bin, program), args...)
 	cmd.Env, cmd.Stderr, cmd.SysProcAttr = s.env, log, partAttributes()
+	if name == "dashboard" { // it commits to the clone that it is started in
+		cmd.Dir = s.clone()
+	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return "", err
@@ -243,8 +247,15 @@ func (s *stage) leave(ctx context.Context) error {
 	if err := s.install(ctx); err != nil {
 		return err
 	}
+	line, err := s.start(ctx, "dashboard", "tranche", "dashboard")
+	if err != nil {
+		return err
+	}
+	_, s.dashboard, _ = strings.Cut(line, "is at ")
 	fmt.Printf(`
 Everything is up; ^C takes it down.
+
+The dashboard: %s
 
   export KUBECONFIG=%s
   export PATH=%s:$PATH        # kubectl and tranche
@@ -262,7 +273,7 @@ The tag v2-errors makes them fail. A Prometheus scrapes them, and the controller
   curl -s %s/api/v1/query --data-urlencode 'query=sum by (pod, code) (rate(http_requests_total[10s]))'
 
 The controller's metrics: http://%s/metrics
-`, s.kubeconfig(), s.bin, s.bare(), s.clone(), s.traffic, s.prometheus, s.metrics)
+`, s.dashboard, s.kubeconfig(), s.bin, s.bare(), s.clone(), s.traffic, s.prometheus, s.metrics)
 	<-ctx.Done()
 	fmt.Println("\nStopping.")
 	return nil

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/cmd/tranche/controller"
+	"github.com/tranche-dev/tranche/cmd/tranche/dashboard"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -28,7 +29,7 @@ import (
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "tranche" || len(os.Args) > 1 && os.Args[1] == controller.RenderWorker {
 		root := &cobra.Command{Use: "tranche"}
-		root.AddCommand(controller.New(), controller.NewRenderWorker())
+		root.AddCommand(controller.New(), controller.NewRenderWorker(), dashboard.New())
 		if root.Execute() != nil {
 			os.Exit(1)
 		}
@@ -74,20 +75,11 @@ func TestStay_ServesMetrics(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- errors.Join(run(ctx, filepath.Join(dir, "bin"), true), w.Close()) }()
 
-	url, prometheus := "", ""
-	var printed strings.Builder
-	for lines := bufio.NewScanner(r); url == "" && lines.Scan(); {
-		printed.WriteString(lines.Text() + "\n")
-		if _, at, ok := strings.Cut(lines.Text(), "curl -s "); ok {
-			prometheus, _, _ = strings.Cut(at, " ")
-		}
-		if _, at, ok := strings.Cut(lines.Text(), "metrics: "); ok {
-			url = at
-		}
-	}
+	url, page, prometheus, printed := addresses(r)
 	if url == "" {
-		t.Fatalf("it names no address of metrics: %v\n%s", <-ended, printed.String())
+		t.Fatalf("it names no address of metrics: %v\n%s", <-ended, printed)
 	}
+	isDashboard(t, page)
 	go func() { _, _ = io.Copy(io.Discard, r) }() // what it prints from now on
 	const want = `tranche_release_condition{condition="Ready",namespace="shop",release="web",status="True"} 1`
 	clustertest.Wait(t, "the metrics of the release", func() error {
@@ -124,6 +116,33 @@ func scraped(t *testing.T, prometheus, metric string) {
 			}
 			return nil
 		})
+	}
+}
+
+// addresses reads what is printed until the address of the metrics. It returns that one, the
+// dashboard's, and that of Prometheus.
+func addresses(r io.Reader) (metrics, dashboard, prometheus, printed string) {
+	for lines := bufio.NewScanner(r); metrics == "" && lines.Scan(); {
+		line := lines.Text()
+		printed += line + "\n"
+		if _, at, ok := strings.Cut(line, "metrics: "); ok {
+			metrics = at
+		}
+		if _, at, ok := strings.Cut(line, "The dashboard: "); ok {
+			dashboard = at
+		}
+		if _, at, ok := strings.Cut(line, "curl -s "); ok {
+			prometheus, _, _ = strings.Cut(at, " ")
+		}
+	}
+	return metrics, dashboard, prometheus, printed
+}
+
+// isDashboard fails unless an address answers with the page of the dashboard.
+func isDashboard(t *testing.T, url string) {
+	t.Helper()
+	if code, text := get(t, url); code != http.StatusOK || !strings.Contains(text, "<title>Tranche") {
+		t.Errorf("the dashboard at %q: %d: %s", url, code, text)
 	}
 }
 

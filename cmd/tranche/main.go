@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/commit"
 	"github.com/tranche-dev/tranche/cmd/tranche/controller"
+	"github.com/tranche-dev/tranche/cmd/tranche/dashboard"
 	"github.com/tranche-dev/tranche/cmd/tranche/diff"
 	"github.com/tranche-dev/tranche/cmd/tranche/doctor"
 	"github.com/tranche-dev/tranche/cmd/tranche/status"
@@ -55,7 +56,7 @@ Colours are only for a terminal; NO_COLOR=1 turns them off.`,
 	if name := filepath.Base(os.Args[0]); strings.HasPrefix(name, "kubectl-tranche") {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
-	root.AddCommand(status.NewGet(), status.NewStatus(), status.NewHistory(), status.NewEvents(), newSync(),
+	root.AddCommand(status.NewGet(), status.NewStatus(), status.NewHistory(), status.NewEvents(), dashboard.New(), newSync(),
 		commit.NewApprove(), commit.NewRollback(), commit.NewReject(), commit.NewPause(), commit.NewResume(),
 		bootstrap.New(), diff.New(), doctor.New(), newLint(), newSimulate(), newVersion(), newInstall(), newUninstall(),
 		controller.New(), controller.NewRenderWorker(), newReference())

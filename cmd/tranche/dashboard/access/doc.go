@@ -1,0 +1,2 @@
+// Package access decides who reads the dashboard, and what they may see.
+package access
