@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,101 +19,103 @@ import (
 // A browser shows the three gestures without a reload. A tag starts a release, an approval
 // that is clicked lets it go on, and git revert rolls back.
 func TestDashboard_ShowsTheThreeGestures(t *testing.T) {
-	b := newBrowser(t)
+	b := clitest.NewBrowser(t, filepath.Join("dashboard", "web"))
 	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, nil)
 	url := runDashboard(s, s.clone, "-n", s.ns)
-	list, page := b.tab("waiting", nil), b.tab("release", map[string]any{"width": 1280, "height": 860})
-	list.opens(url)
-	list.sees("main", "Nothing waits for you.")
-	list.picture("nothing", false)
-	page.opens(url)
-	page.clicks("link", "Releases")
-	page.sees("table.releases", "web", "Complete", "10/10")
-	page.clicks("link", "web")
-	page.sees("main", "Complete")
-	for _, at := range []*tab{list, page} {
-		at.runs("globalThis.unloaded = true", nil)
+	list, page := b.Tab("waiting", nil), b.Tab("release", map[string]any{"width": 1280, "height": 860})
+	list.Opens(url)
+	list.Sees("main", "Nothing waits for you.")
+	list.Picture("nothing", false)
+	page.Opens(url)
+	page.Clicks("link", "Releases")
+	page.Sees("table.releases", "web", "Complete", "10/10")
+	page.Clicks("link", "web")
+	page.Sees("main", "Complete")
+	for _, at := range []*clitest.Tab{list, page} {
+		at.Runs("globalThis.unloaded = true", nil)
 	}
 
 	s.replace("deployment.yaml", ":v1", ":v2")
 	v2 := s.push("web: v2")
-	page.sees("main", "2 of 10 pods run", "Waiting for approval", "v1", "v2")
-	list.sees("main", "Approve step 0", "by Ada")
-	list.sees("nav", "Waiting 1")
-	list.isClean("Waiting")
-	list.picture("waiting", false)
+	page.Sees("main", "2 of 10 pods run", "Waiting for approval", "v1", "v2")
+	list.Sees("main", "Approve step 0", "by Ada")
+	list.Sees("nav", "Waiting 1")
+	list.IsClean("Waiting")
+	list.Picture("waiting", false)
 
 	// The page shows the change first, and the person commits it.
 	before := s.run(s.bare, "git", "rev-parse", "main")
-	page.clicks("button", "Approve step 0")
-	page.sees("dialog", "Commits as Ada <ada@example.org> to main", "+++ b/approvals/web.yaml", "+ step: 0")
-	page.isClean("the dialog")
-	page.picture("approve", false)
+	page.Clicks("button", "Approve step 0")
+	page.Sees("dialog", "Commits as Ada <ada@example.org> to main", "+++ b/approvals/web.yaml", "+ step: 0")
+	page.IsClean("the dialog")
+	page.Picture("approve", false)
 	if now := s.run(s.bare, "git", "rev-parse", "main"); now != before {
 		t.Errorf("main is at %s before the person has agreed", now)
 	}
-	page.clicks("button", "Commit and push")
-	page.sees("dialog", "Pushed to main of origin.")
+	page.Clicks("button", "Commit and push")
+	page.Sees("dialog", "Pushed to main of origin.")
 	want := "Ada <ada@example.org>|Ada|Approve step 0 of web|" + before
 	if got := s.run(s.bare, "git", "log", "-1", "--format=%an <%ae>|%cn|%s|%P", "main"); got != want {
 		t.Errorf("the commit is %q", got)
 	}
-	page.clicks("button", "Close")
-	page.sees("main", "5 of 10 pods run", "Waiting for approval", "Ada")
-	page.sees("section.hero", "5/5")
-	page.isClean("Release")
-	page.picture("release", false)
+	page.Clicks("button", "Close")
+	page.Sees("main", "5 of 10 pods run", "Waiting for approval", "Ada")
+	page.Sees("section.hero", "5/5")
+	page.IsClean("Release")
+	page.Picture("release", false)
 
 	shows(list, s, url)
 
 	s.run(s.clone, "git", "revert", "--no-edit", v2)
 	s.run(s.clone, "git", "push", "--quiet")
-	page.sees("main", "Complete", "rolled back")
-	list.sees("main", "Nothing waits for you.")
-	for _, at := range []*tab{list, page} {
+	page.Sees("main", "Complete", "rolled back")
+	list.Sees("main", "Nothing waits for you.")
+	for _, at := range []*clitest.Tab{list, page} {
 		var stayed bool
-		if at.runs("globalThis.unloaded === true", &stayed); !stayed {
-			t.Errorf("%s was loaded again", at.name)
+		if at.Runs("globalThis.unloaded === true", &stayed); !stayed {
+			t.Errorf("%s was loaded again", at.Name)
 		}
-		at.isClean(at.name)
+		at.IsClean(at.Name)
 	}
-	page.picture("complete", true)
+	page.Picture("complete", true)
 }
 
 // shows opens the page on a telephone, in the dark. Then it lets the stream be cut while a
 // manifest is refused.
-func shows(list *tab, s *env, url string) {
+func shows(list *clitest.Tab, s *env, url string) {
 	s.Helper()
-	small := list.tab("small", map[string]any{"width": 320, "height": 640, "dark": true})
-	small.opens(url)
-	for _, at := range []string{"", "releases", "sources", "releases/" + s.ns + "/web"} {
-		small.runs("history.pushState(null, '', '/"+at+"'); dispatchEvent(new PopStateEvent('popstate'))", nil)
-		small.sees("main", map[string]string{"": "Waiting", "releases": "Releases", "sources": "Sources"}[at])
-		small.sees("main", "web"[:len("web")*min(1, len(at))])
-		small.fits("320 px, /" + at)
-		small.isClean("320 px in the dark, /" + at)
-		small.picture("small-"+strings.ReplaceAll(at, "/", "-"), true)
+	small := list.Tab("small", map[string]any{"width": 320, "height": 640, "dark": true})
+	small.Opens(url)
+	for at, text := range map[string]string{
+		"": "Approve step 1", "releases": "1 of 1 release", "sources": "Applied", "releases/" + s.ns + "/web": "The change",
+	} {
+		small.Runs("history.pushState(null, '', '/"+at+"'); dispatchEvent(new PopStateEvent('popstate'))", nil)
+		small.Sees("main", text)
+		small.Fits("320 px, /" + at)
+		small.IsClean("320 px in the dark, /" + at)
+		small.Picture("small-"+strings.ReplaceAll(at, "/", "-"), true)
 	}
 
 	// A commit that is refused, while the stream is cut.
-	small.does("offline", nil, map[string]any{"tab": "small", "offline": true})
+	small.Does("offline", nil, map[string]any{"tab": "small", "offline": true})
 	s.write("broken.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: broken}\nspec: {ports: [{port: nine}]}\n")
 	s.push("a bad manifest")
-	list.sees("main", "Correct the branch main", "broken.yaml", "Service", "spec.ports[0].port")
-	list.isClean("a bad manifest")
-	list.picture("refused", false)
-	small.does("offline", nil, map[string]any{"tab": "small", "offline": false})
-	small.runs("history.pushState(null, '', '/sources'); dispatchEvent(new PopStateEvent('popstate'))", nil)
-	small.sees("main", "broken.yaml", "spec.ports[0].port")
+	list.Sees("main", "Correct the branch main", "broken.yaml", "Service", `spec.ports[port="nine",protocol="TCP"].port`)
+	list.IsClean("a bad manifest")
+	list.Picture("refused", false)
+	small.Does("offline", nil, map[string]any{"tab": "small", "offline": false})
+	small.Runs("history.pushState(null, '', '/sources'); dispatchEvent(new PopStateEvent('popstate'))", nil)
+	small.Sees("main", "broken.yaml", `.port`, "expected numeric")
 	s.run(s.clone, "git", "rm", "--quiet", "broken.yaml")
 	s.push("take it back")
-	list.sees("nav", "Waiting 1")
+	list.Sees("nav", "Waiting 1")
 }
 
-// A reader of one namespace of three sees nothing of the others.
+// A reader of one namespace of three sees nothing of the others. The dashboard has the rights
+// of config/dashboard, and no others.
 func TestDashboard_ReaderOfOneNamespace(t *testing.T) {
-	b := newBrowser(t)
+	b := clitest.NewBrowser(t, filepath.Join("dashboard", "web"))
 	c := clustertest.Shared(t)
 	var names []string
 	for i := range 3 {
@@ -141,28 +144,34 @@ func TestDashboard_ReaderOfOneNamespace(t *testing.T) {
 	s.must(err)
 	address := l.Addr().String()
 	s.must(l.Close())
-	url := runDashboard(s, t.TempDir(), "--auth=token", "--address", address, "--allowed-hosts", address)
+	for _, args := range [][]string{{"-k", "../../config/dashboard", "--dry-run=server"}, {"-f", "../../config/dashboard/role.yaml"}} {
+		if out, err := c.Kubectl(t, append([]string{"apply", "--server-side"}, args...)...); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	url := runDashboard(s, t.TempDir(), "--as", "system:serviceaccount:tranche-system:tranche-dashboard", "--auth=token",
+		"--address", address, "--allowed-hosts", address)
 
-	page := b.tab("reader", nil)
-	page.opens(url + "releases")
-	page.sees("main", "not signed in")
-	page.isClean("the sign-in")
-	page.picture("sign-in", false)
-	page.does("fill", nil, map[string]any{"tab": "reader", "selector": "#token", "text": strings.TrimSpace(token)})
-	page.clicks("button", "Sign in")
-	page.sees("main", "web-1", "1 of 1 release")
-	page.runs("history.pushState(null, '', '/releases/"+names[0]+"/web-0'); dispatchEvent(new PopStateEvent('popstate'))", nil)
-	page.sees("main", "There is no such release, or you may not see it.")
-	if text := page.text(); strings.Contains(text, names[2]) || strings.Contains(text, "web-2") {
+	page := b.Tab("reader", nil)
+	page.Opens(url + "releases")
+	page.Sees("main", "not signed in")
+	page.IsClean("the sign-in")
+	page.Picture("sign-in", false)
+	page.Does("fill", nil, map[string]any{"tab": "reader", "selector": "#token", "text": strings.TrimSpace(token)})
+	page.Clicks("button", "Sign in")
+	page.Sees("main", "web-1", "1 of 1 release")
+	page.Runs("history.pushState(null, '', '/releases/"+names[0]+"/web-0'); dispatchEvent(new PopStateEvent('popstate'))", nil)
+	page.Sees("main", "There is no such release, or you may not see it.")
+	if text := page.Text(); strings.Contains(text, names[2]) || strings.Contains(text, "web-2") {
 		t.Errorf("it sees more: %s", text)
 	}
 	var leaked bool
-	page.runs(`fetch("/api/stream?release=`+names[0]+`/web-0").then(async (r) => {
+	page.Runs(`fetch("/api/stream?release=`+names[0]+`/web-0").then(async (r) => {
 		const text = new TextDecoder().decode((await r.body.getReader().read()).value);
 		return text.includes("web-0\"") || text.includes("web-2");
 	})`, &leaked)
 	if leaked {
 		t.Error("the stream has a release of another namespace")
 	}
-	page.hasNoError("the reader")
+	page.HasNoError("the reader")
 }

@@ -10,8 +10,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/dashboard/access"
@@ -126,6 +128,7 @@ func prefixes(texts []string) ([]netip.Prefix, error) {
 // run serves until the context ends.
 func (o *options) run(cmd *cobra.Command, at *cli.Connection, trusted []netip.Prefix) error {
 	ctx := cmd.Context()
+	ctrl.SetLogger(logr.Discard()) // of the informers
 	kinds, err := readable(ctx, at, o.namespaces)
 	if err != nil {
 		return err

@@ -190,7 +190,7 @@ func withoutUser(at string) string {
 var (
 	fileOf   = regexp.MustCompile(`^([^\s:]+\.(?:ya?ml|json)): `)
 	objectOf = regexp.MustCompile(`^([A-Z]\w+ \S+?): `)
-	fieldOf  = regexp.MustCompile(`^((?:spec|metadata|data|status)[\w.\[\]"/*-]*): `)
+	fieldOf  = regexp.MustCompile(`^((?:spec|metadata|data|status)(?:[\w./*-]|\[[^\]]*\])*): `)
 )
 
 // problemsOf takes the message of a condition apart, as [plan.Problems] makes it.

@@ -70,11 +70,11 @@ func (c *Cluster) Start(ctx context.Context) error {
 	if c.Kinds.Events {
 		kinds[&eventsv1.Event{}] = c.onEvent
 	}
-	go func() { _ = c.cache.Start(ctx) }() // it ends with the context, and has no other error
-	ctx, stop := context.WithTimeout(ctx, syncTimeout)
+	go func() { _ = c.cache.Start(ctx) }()               // it ends with the context, and has no other error
+	first, stop := context.WithTimeout(ctx, syncTimeout) // the cache itself goes on
 	defer stop()
 	for kind, follow := range kinds {
-		informer, err := c.cache.GetInformer(ctx, kind)
+		informer, err := c.cache.GetInformer(first, kind)
 		if err != nil {
 			return fmt.Errorf("reading the cluster: %w", err)
 		}
@@ -86,7 +86,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading the cluster: %w", err)
 		}
-		if !toolscache.WaitForCacheSync(ctx.Done(), registered.HasSynced) {
+		if !toolscache.WaitForCacheSync(first.Done(), registered.HasSynced) {
 			return errors.New("reading the cluster: it did not answer in time")
 		}
 	}

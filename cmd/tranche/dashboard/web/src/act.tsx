@@ -82,7 +82,7 @@ function Decision({ release, action, onClose }: { release: Release; action: Acti
           <Diff text={proposal.diff} />
         </>
       )}
-      <div role="status">{said && <p class="pre done">{said}</p>}</div>
+      <div role="status">{said && <p class="pre said">{said}</p>}</div>
       <div role="alert">{error && <p class="warn pre">{error}</p>}</div>
       <div class="buttons">
         {proposal && !said && (

@@ -61,7 +61,12 @@ function App() {
   const link = (to: string, page: string, text: string) => (
     <a href={to} aria-current={route.page === page || (page === "releases" && route.page === "release") ? "page" : undefined}>
       {text}
-      {page === "waiting" && count > 0 && <span class="bubble-count">{count}</span>}
+      {page === "waiting" && count > 0 && (
+        <>
+          {" "}
+          <span class="bubble-count">{count}</span>
+        </>
+      )}
     </a>
   );
   return (

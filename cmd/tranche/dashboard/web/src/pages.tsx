@@ -54,10 +54,10 @@ export function Waiting({ state }: { state: State }) {
       <p class="lead">What needs a person, oldest first.</p>
       {state.loaded && list.length === 0 && (
         <Empty title="Nothing waits for you.">
-          {state.releases.size === 0 ? "There is no release that you may see." : `${state.releases.size} releases, ${moving.length} of them moving.`}
+          {state.releases.size === 0 ? "There is no release that you may see." : `${state.releases.size} ${state.releases.size === 1 ? "release" : "releases"}, ${moving.length || "none"} of them moving.`}
         </Empty>
       )}
-      <ol class="waits">
+      <ol class="wait-list">
         {list.map((w) =>
           w.row ? (
             <li key={"r" + w.key} class={`card wait ${w.row.tone}`}>
@@ -164,7 +164,7 @@ export function Releases({ state, query }: { state: State; query: string }) {
       {state.loaded && found.length === 0 ? (
         <Empty title={all.length ? "No release matches." : "There is no release that you may see."} />
       ) : (
-        <div class="card flush scroll">
+        <div class="card flush scroll" tabIndex={0} role="region" aria-label="Table of releases">
           <table class="releases">
             <caption class="visually-hidden">Releases</caption>
             <thead>
@@ -360,7 +360,7 @@ export function ReleasePage({ name, state }: { name: string; state: State }) {
       {r.events && r.events.length > 0 && (
         <section class="card" aria-labelledby="events">
           <h2 id="events">Events</h2>
-          <div class="scroll">
+          <div class="scroll" tabIndex={0} role="region" aria-label="Events of the release">
             <table class="events">
               <thead>
                 <tr>
@@ -403,7 +403,7 @@ export function Sources({ state }: { state: State }) {
       <h1 tabIndex={-1}>Sources</h1>
       {state.loaded && list.length === 0 && <Empty title="There is no GitSource that you may see." />}
       {list.length > 0 && (
-        <div class="card flush scroll">
+        <div class="card flush scroll" tabIndex={0} role="region" aria-label="Table of sources">
           <table class="sources">
             <caption class="visually-hidden">GitSources</caption>
             <thead>

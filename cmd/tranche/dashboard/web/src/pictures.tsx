@@ -41,7 +41,7 @@ const stateText = { done: "done", moving: "under way", waiting: "at its gate", a
 /** Steps is the release as a line of its steps, with the gates between them. */
 export function Steps({ release }: { release: Release }) {
   return (
-    <ol class="steps" aria-label={release.rollingBack ? "Steps of the rollback" : "Steps of the plan"}>
+    <ol class="steps" tabIndex={0} aria-label={release.rollingBack ? "Steps of the rollback" : "Steps of the plan"}>
       {release.plan.map((s) => (
         <>
           <li class={`step ${s.state}`} key={s.index} aria-current={s.state === "moving" || s.state === "waiting" ? "step" : undefined}>
@@ -131,7 +131,7 @@ export function Timeline({ history, now }: { history: ReleaseRecord[]; now: numb
   const length = (r: ReleaseRecord) => Math.max(0, (r.end ? time(r.end) : now) - time(r.start)) || 0;
   const longest = Math.max(1000, ...history.map(length));
   return (
-    <div class="scroll">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Last releases">
       <table class="timeline">
         <thead>
           <tr>

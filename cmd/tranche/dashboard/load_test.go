@@ -1,0 +1,250 @@
+package dashboard_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
+	"github.com/tranche-dev/tranche/cmd/tranche/dashboard"
+	"github.com/tranche-dev/tranche/cmd/tranche/dashboard/access"
+	"github.com/tranche-dev/tranche/cmd/tranche/dashboard/feed"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// apiServer answers what an informer asks, with any number of releases, and counts it.
+type apiServer struct {
+	releases []byte // a list
+
+	mu      sync.Mutex
+	watches map[string]int // by resource
+	changes chan []byte    // of a release, as an event of a watch
+}
+
+// kinds are the resources that the dashboard reads, by their address.
+var kinds = map[string]string{
+	"/apis/tranche.dev/v1alpha1/batchreleases": "BatchRelease", "/apis/tranche.dev/v1alpha1/gitsources": "GitSource",
+	"/apis/apps/v1/deployments": "Deployment", "/apis/apps/v1/replicasets": "ReplicaSet", "/apis/events.k8s.io/v1/events": "Event",
+}
+
+func releaseNumber(n int) *v1alpha1.BatchRelease {
+	br := clitest.Release()
+	br.TypeMeta = metav1.TypeMeta{APIVersion: "tranche.dev/v1alpha1", Kind: "BatchRelease"}
+	br.Name, br.Namespace, br.ResourceVersion = fmt.Sprintf("web-%04d", n), fmt.Sprintf("shop-%02d", n%50), "1"
+	if n%10 > 0 {
+		br.Status.Phase, br.Status.Reason = v1alpha1.PhaseCompleted, v1alpha1.ReasonReleaseCompleted
+	}
+	return br
+}
+
+// newAPIServer starts one with this many releases.
+func newAPIServer(t testing.TB, releases int) (*apiServer, *rest.Config) {
+	t.Helper()
+	list := v1alpha1.BatchReleaseList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+	list.TypeMeta = metav1.TypeMeta{APIVersion: "tranche.dev/v1alpha1", Kind: "BatchReleaseList"}
+	for n := range releases {
+		list.Items = append(list.Items, *releaseNumber(n))
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &apiServer{releases: text, watches: map[string]int{}, changes: make(chan []byte)}
+	server := httptest.NewServer(a)
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return a, &rest.Config{Host: server.URL, QPS: -1}
+}
+
+func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	kind, ok := kinds[r.URL.Path]
+	switch {
+	case !ok:
+		a.discover(w, r.URL.Path)
+	case r.URL.Query().Get("sendInitialEvents") != "": // the informer lists instead
+		http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`, http.StatusUnprocessableEntity)
+	case r.URL.Query().Get("watch") == "":
+		if kind == "BatchRelease" {
+			_, _ = w.Write(a.releases) // the reader may have gone
+			return
+		}
+		version := strings.TrimPrefix(r.URL.Path[:strings.LastIndex(r.URL.Path, "/")], "/apis/")
+		fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[]}`, kind, version)
+	default:
+		a.watch(w, r, kind)
+	}
+}
+
+// watch holds a watch open, and sends the changes of releases.
+func (a *apiServer) watch(w http.ResponseWriter, r *http.Request, kind string) {
+	a.mu.Lock()
+	a.watches[kind]++
+	a.mu.Unlock()
+	_ = http.NewResponseController(w).Flush() // the reader may have gone
+	for {
+		var changes chan []byte
+		if kind == "BatchRelease" {
+			changes = a.changes
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case text := <-changes:
+			_, _ = w.Write(text)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}
+
+// discover answers which resources there are.
+func (a *apiServer) discover(w http.ResponseWriter, path string) {
+	var answer any = map[string]any{"kind": "APIVersions", "versions": []string{}}
+	groups := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+	resources := map[string]*metav1.APIResourceList{}
+	for at, kind := range kinds {
+		dir, name := at[:strings.LastIndex(at, "/")], at[strings.LastIndex(at, "/")+1:]
+		if resources[dir] == nil {
+			of := strings.TrimPrefix(dir, "/apis/")
+			group, version, _ := strings.Cut(of, "/")
+			served := metav1.GroupVersionForDiscovery{GroupVersion: of, Version: version}
+			groups.Groups = append(groups.Groups, metav1.APIGroup{
+				Name: group, Versions: []metav1.GroupVersionForDiscovery{served}, PreferredVersion: served,
+			})
+			resources[dir] = &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: of}
+		}
+		resource := metav1.APIResource{Name: name, Kind: kind, Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}}
+		resources[dir].APIResources = append(resources[dir].APIResources, resource)
+	}
+	if list := resources[path]; list != nil {
+		answer = list
+	} else if path == "/apis" {
+		answer = groups
+	}
+	_ = json.NewEncoder(w).Encode(answer) // the reader may have gone
+}
+
+// serve starts a dashboard on that cluster. It returns its URL, with the token.
+func serve(t testing.TB, config *rest.Config) string {
+	t.Helper()
+	scheme := kruntime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	f, err := feed.NewCluster(config, scheme, nil, feed.Kinds{Sources: true, Workloads: true, Events: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	t.Cleanup(stop)
+	if err := f.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	local := access.NewLocal(1, time.Now)
+	s := &dashboard.Server{Feed: f, Auth: local, Rights: access.All{}, Now: time.Now}
+	server := httptest.NewServer(s.Handler())
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	s.Hosts = []string{strings.TrimPrefix(server.URL, "http://")}
+	return server.URL + "/?token=" + local.Token
+}
+
+// tabs opens streams as tabs of a browser do, and returns what each sends, line by line.
+func tabs(t testing.TB, url string, n int) []*lines {
+	t.Helper()
+	base, _, _ := strings.Cut(url, "?")
+	plain := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	get := func(target string, cookies []*http.Cookie) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range cookies {
+			r.AddCookie(c)
+		}
+		res, err := plain.Do(r) //nolint:bodyclose // the test's end closes it
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	signedIn := get(url, nil).Cookies()
+	all := make([]*lines, n)
+	for i := range all {
+		all[i] = newLines(get(base+"api/stream", signedIn).Body)
+	}
+	return all
+}
+
+// 50 tabs share one watch for each kind, and all of them get a change.
+func TestStream_FiftyTabsShareTheInformers(t *testing.T) {
+	const n = 200
+	a, config := newAPIServer(t, n)
+	all := tabs(t, serve(t, config), 50)
+	for i, tab := range all {
+		if got := strings.Count(tab.message(t), `"deployment":"web"`); got != n {
+			t.Errorf("tab %d: %d releases", i, got)
+		}
+	}
+	br := releaseNumber(7)
+	br.ResourceVersion, br.Status.Message = "2", "it has changed"
+	text, err := json.Marshal(map[string]any{"type": "MODIFIED", "object": br})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.changes <- text
+	for i, tab := range all {
+		if got := tab.message(t); strings.Count(got, `"deployment":"web"`) != 1 || !strings.Contains(got, "it has changed") {
+			t.Errorf("tab %d: %s", i, got)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.watches) != len(kinds) {
+		t.Errorf("watches of %v", a.watches)
+	}
+	for kind, watches := range a.watches {
+		if watches != 1 {
+			t.Errorf("%d watches of %s", watches, kind)
+		}
+	}
+}
+
+// BenchmarkStream is the time until a tab has all releases, and the memory of the server
+// with 50 tabs.
+func BenchmarkStream(b *testing.B) {
+	for _, n := range []int{1000, 5000} {
+		b.Run(fmt.Sprintf("releases=%d", n), func(b *testing.B) {
+			_, config := newAPIServer(b, n)
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			url := serve(b, config)
+			for b.Loop() {
+				tabs(b, url, 1)[0].message(b)
+			}
+			all := tabs(b, url, 50)
+			for _, tab := range all {
+				tab.message(b)
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "MiB-with-50-tabs")
+			slices.Reverse(all)
+		})
+	}
+}
