@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -132,8 +133,18 @@ func (u *uninstall) heldMeanwhile(held []string) error {
 // leaseName matches the leases of controllers, with and without --watch-label-selector.
 var leaseName = regexp.MustCompile(`^tranche-controller(-[0-9a-f]{8})?$`)
 
-// deleteRecords deletes the controllers' leases, and the times of their syncs.
+// deleteRecords deletes the controllers' leases, the times of their syncs, and records that are of no
+// Deployment, such as those of a back-up.
 func (u *uninstall) deleteRecords(ctx context.Context) error {
+	records, err := u.records(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range records {
+		if err := u.at.Delete(ctx, &records[i]); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting ControllerRevision %s/%s: %w", records[i].Namespace, records[i].Name, err)
+		}
+	}
 	var list coordinationv1.LeaseList
 	if err := u.at.List(ctx, &list, client.InNamespace(u.installed.namespace)); err != nil {
 		return fmt.Errorf("listing leases: %w", err)
@@ -240,7 +251,7 @@ func (u *uninstall) sourcesLeft(ctx context.Context) ([]string, error) {
 	return left, err
 }
 
-// releasesLeft are the BatchReleases and held Deployments that are not gone, and why.
+// releasesLeft are the BatchReleases, their records and the held Deployments that are not gone, and why.
 func (u *uninstall) releasesLeft(ctx context.Context) ([]string, error) {
 	held, err := u.at.Held(ctx, "")
 	if err != nil {
@@ -255,7 +266,26 @@ func (u *uninstall) releasesLeft(ctx context.Context) ([]string, error) {
 		br := &list[i]
 		left = append(left, "BatchRelease "+br.Namespace+"/"+br.Name+stalled(br.Status.Conditions))
 	}
+	if err != nil && !isNoKind(err) {
+		return nil, err
+	}
+	records, err := u.records(ctx)
+	for i := range records {
+		// The controller deletes those of a Deployment last, after the hand-back.
+		if metav1.GetControllerOf(&records[i]) != nil {
+			left = append(left, "ControllerRevision "+records[i].Namespace+"/"+records[i].Name)
+		}
+	}
 	return left, err
+}
+
+// records lists the ControllerRevisions of the controller.
+func (u *uninstall) records(ctx context.Context) ([]appsv1.ControllerRevision, error) {
+	var list appsv1.ControllerRevisionList
+	if err := u.at.List(ctx, &list, client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
+		return nil, fmt.Errorf("listing ControllerRevisions: %w", err)
+	}
+	return list.Items, nil
 }
 
 // stalled returns why an object does not go on; empty: it does.

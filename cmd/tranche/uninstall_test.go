@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -129,6 +131,65 @@ func (s *env) hasNothingLeft() {
 				return errors.New(line)
 			}
 		}
+		out, err = s.c.Kubectl(s, "get", "controllerrevisions", "-A", "-o", "name", "-l", plan.LabelManagedBy+"="+plan.ManagedBy)
+		if err != nil || strings.Contains(out, "/") {
+			return fmt.Errorf("%w: %s", err, out)
+		}
 		return nil
 	})
+}
+
+// Rights and policies go last, in the namespace of the installation. That one stays where it is
+// not the one of config. Helm deletes all but the policies.
+func TestUninstall_Order(t *testing.T) {
+	kinds := func(u *uninstall) string {
+		objects, err := u.installation()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []string
+		for _, o := range objects {
+			if ns := o.GetNamespace(); ns != "" && ns != u.installed.namespace {
+				t.Errorf("%s %s/%s, in an installation in %s", o.GetKind(), ns, o.GetName(), u.installed.namespace)
+			}
+			list = append(list, o.GetKind())
+		}
+		return strings.Join(slices.Compact(list), " ")
+	}
+	const first = "NetworkPolicy Deployment Service CustomResourceDefinition ClusterRoleBinding RoleBinding ClusterRole Role ServiceAccount "
+	const policies = "ValidatingAdmissionPolicyBinding ValidatingAdmissionPolicy"
+	for name, c := range map[string]struct {
+		u    uninstall
+		want string
+	}{
+		"kustomize":                      {uninstall{installed: installation{namespace: defaultNamespace}}, first + policies + " Namespace"},
+		"kustomize in another namespace": {uninstall{installed: installation{namespace: "ops"}}, first + policies},
+		"Helm":                           {uninstall{helmRelease: "a", installed: installation{namespace: "ops"}}, policies},
+	} {
+		if got := kinds(&c.u); got != c.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", name, got, c.want)
+		}
+	}
+}
+
+// The tool that has installed Tranche removes it.
+func TestUninstall_OtherTool(t *testing.T) {
+	helm := installation{found: true, helmRelease: "a", helmNamespace: "ops"}
+	for name, c := range map[string]struct {
+		is   installation
+		hook string // the release that the hook is of
+		want string
+	}{
+		"by hand, of kustomize":          {is: installation{found: true}},
+		"by hand, of Helm":               {is: helm, want: "run helm uninstall a --namespace ops"},
+		"the hook":                       {is: helm, hook: "a"},
+		"the hook of another release":    {is: helm, hook: "b", want: "by Helm release a in namespace ops"},
+		"the hook, applied by kubectl":   {is: installation{found: true}, hook: "a", want: "Helm has not installed Tranche"},
+		"the hook, where little is left": {hook: "a"},
+	} {
+		err := c.is.checkHelm(c.hook)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
 }

@@ -13,7 +13,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/action"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -224,6 +226,23 @@ func object(apiVersion, kind, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
 	o.SetName(name)
 	return o
+}
+
+// `helm lint` finds nothing, except that there is no icon.
+func TestLint(t *testing.T) {
+	for _, values := range []string{"", "rights: tenants\nshards: [a]\nmetrics: {alerts: {enabled: true}}"} {
+		given, err := loader.LoadValues(strings.NewReader(values))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lint := action.NewLint()
+		lint.Strict, lint.Namespace = true, "tranche-system"
+		for _, m := range lint.Run([]string{Chart(t)}, given).Messages {
+			if m.Severity > support.InfoSev {
+				t.Errorf("%s: %s", values, m)
+			}
+		}
+	}
 }
 
 // Each value changes what it says, and nothing else. testdata/values.txt has the changes.
