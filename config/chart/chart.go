@@ -15,14 +15,14 @@ import (
 
 // copied are the folders of config that the chart has copies of.
 var copied = map[string]string{
-	"crd/bases": "crd", "rbac": "rbac", "policy": "policy", "cluster-admin": "cluster-admin", "monitoring": "monitoring",
+	"crd/bases": "crd", "rbac": "rbac", "policy": "policy", "cluster-admin": "cluster-admin",
+	"dashboard": "dashboard", "monitoring": "monitoring",
 }
 
 // left are files of those folders that the chart does without.
 var left = map[string]bool{
-	"kustomization.yaml":   true,
-	"service_account.yaml": true, // its name is a value
-	"pod_monitor.yaml":     true, // the chart has the ServiceMonitor
+	"rbac/service_account.yaml":   true, // its name is a value
+	"monitoring/pod_monitor.yaml": true, // the chart has the ServiceMonitor
 }
 
 // Files returns the files by their names in the chart, given the folder config of the repository.
@@ -34,7 +34,7 @@ func Files(config string) (map[string][]byte, error) {
 			return nil, err
 		}
 		for _, e := range entries {
-			if left[e.Name()] {
+			if e.Name() == "kustomization.yaml" || left[from+"/"+e.Name()] {
 				continue
 			}
 			text, err := os.ReadFile(filepath.Join(config, from, e.Name()))

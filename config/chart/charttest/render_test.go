@@ -133,9 +133,16 @@ func TestObjectsAreThoseOfKustomize(t *testing.T) {
 			t.Errorf("config/%s (-kustomize +chart):\n%s", folder, diff)
 		}
 	}
+	always := kustomized(t, "default")
+	isOther := func(name string, _ *unstructured.Unstructured) bool { return always[name] != nil }
+	got := plain(t, render(t, here("dashboard: {enabled: true, host: tranche.example.org}")).Installed)
+	maps.DeleteFunc(got, isOther)
+	if diff := cmp.Diff(kustomized(t, "dashboard"), got); diff != "" {
+		t.Errorf("config/dashboard (-kustomize +chart):\n%s", diff)
+	}
 	o := render(t, here("metrics: {serviceMonitor: {enabled: true}, alerts: {enabled: true}, grafanaDashboard: {enabled: true}}"))
-	got := plain(t, o.Installed)
-	maps.DeleteFunc(got, func(name string, _ *unstructured.Unstructured) bool { return kustomized(t, "default")[name] != nil })
+	got = plain(t, o.Installed)
+	maps.DeleteFunc(got, isOther)
 	if diff := cmp.Diff(kustomized(t, "monitoring"), got); diff != "" {
 		t.Errorf("config/monitoring (-kustomize +chart):\n%s", diff)
 	}
@@ -196,6 +203,9 @@ var cases = []string{
 	"metrics: {serviceMonitor: {enabled: true, labels: {release: prometheus}, interval: 30s}}",
 	"metrics: {alerts: {enabled: true, labels: {release: prometheus}}}",
 	"metrics: {grafanaDashboard: {enabled: true, labels: {grafana_dashboard: 'yes'}}}",
+	"dashboard: {enabled: true, host: tranche.example.org}\nimage: {tag: v1.2.3, pullPolicy: Always}\nimagePullSecrets: [{name: registry}]\n" +
+		"nodeSelector: {disk: ssd}\ntolerations: [{key: infra, operator: Exists}]\npriorityClassName: high",
+	"dashboard: {enabled: true, host: a.example.org, ingress: {enabled: true, className: nginx, tlsSecretName: cert, annotations: {a: b}}}",
 	"notifications: {secretName: receivers}",
 	"networkPolicy: {enabled: false}",
 	"podDisruptionBudget: {enabled: true}",
@@ -364,7 +374,7 @@ func changes(from, to map[string]string) string {
 }
 
 // noise are fields of new objects that say nothing of a value.
-var noise = regexp.MustCompile(` \.(apiVersion|kind)|\.(instance|managed-by|version|chart|namespace|name)$|` +
+var noise = regexp.MustCompile(` \.(apiVersion|kind)|metadata\.(namespace|name)$|` +
 	`PrometheusRule/tranche \.spec|dashboard\.json|\.kubernetes\.io/(instance|version|managed-by)|helm\.sh/chart`)
 
 func shortened(value string) string {
@@ -516,6 +526,8 @@ func TestChecks(t *testing.T) {
 		}), want: "would delete CustomResourceDefinition batchreleases.tranche.dev"},
 		"a flag of the chart":      {values: "extraArgs: [--watch-label-selector=shard=a]", want: "the chart sets --watch-label-selector"},
 		"an Ingress of no Service": {values: "webhook: {enabled: false, ingress: {enabled: true, host: a}}", want: "needs webhook.enabled"},
+		"a dashboard of no host":   {values: "dashboard: {enabled: true}", want: "needs dashboard.host"},
+		"a dashboard by HTTP":      {values: "dashboard: {enabled: true, host: a, ingress: {enabled: true}}", want: "tokens are not for HTTP"},
 		"an Ingress of no host":    {values: "webhook: {ingress: {enabled: true}}", want: "needs webhook.ingress.host"},
 	} {
 		r := here(c.values)

@@ -67,7 +67,9 @@ Arguments: root, glob; annotations and labels of the objects.
 {{- $_ := set $meta "annotations" (merge (dict) $.annotations ($meta.annotations | default dict)) -}}
 {{- end -}}
 {{- range $object.subjects -}}
+{{- if eq .name "tranche-controller" -}}
 {{- $_ := set . "name" $v.serviceAccount.name -}}
+{{- end -}}
 {{- end }}
 ---
 {{ toYaml $object }}
