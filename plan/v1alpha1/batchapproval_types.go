@@ -28,4 +28,7 @@ type BatchApprovalSpec struct {
 	// plan is the digest of a plan: 64 hexadecimal digits, as `tranche diff` prints them.
 	// If the GitSource lists signers, a change of the plan needs such an approval.
 	Plan string `json:"plan,omitempty"`
+	// override lets the gate of this step open, and of no other one, although metrics do
+	// not pass. It needs revision, commit and step.
+	Override *Override `json:"override,omitempty"`
 }

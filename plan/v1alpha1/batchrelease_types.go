@@ -171,9 +171,15 @@ type BatchStrategy struct {
 	// rollback has the steps of a rollback to the stable revision.
 	// +optional
 	Rollback *RollbackStrategy `json:"rollback,omitempty"`
+
+	// analysis has the metrics that gates depend on.
+	// +optional
+	Analysis *Analysis `json:"analysis,omitempty"`
 }
 
 // Step is one entry of the plan: a number of pods of the update revision, then a gate.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.pause) && has(self.analysis))",message="pause and analysis exclude each other; an analysis has a duration"
 type Step struct {
 	// replicas is the number of pods of the update revision when the step is done. It is
 	// a number, or a percentage of spec.replicas, rounded up.
@@ -186,6 +192,11 @@ type Step struct {
 	// pause opens the gate after a time. Without it the step waits for an approval.
 	// +optional
 	Pause *Pause `json:"pause,omitempty"`
+
+	// analysis opens the gate when the metrics pass. At the last step it comes before the
+	// Deployment is handed back.
+	// +optional
+	Analysis *StepAnalysis `json:"analysis,omitempty"`
 }
 
 // Pause is a gate that opens after a time.
@@ -286,6 +297,10 @@ type Approval struct {
 	// +listType=atomic
 	// +optional
 	Steps []intstr.IntOrString `json:"steps,omitempty"`
+	// override lets the gate of this step open, and of no other one, although metrics do
+	// not pass.
+	// +optional
+	Override *Override `json:"override,omitempty"`
 }
 
 // ReleasePhase is the printed summary of a release. It is derived; nothing
@@ -451,6 +466,9 @@ type BatchReleaseStatus struct {
 	// count yet. It needs a review, or the step's pods are not available.
 	// +optional
 	RequestedApproval *RequestedApproval `json:"requestedApproval,omitempty"`
+	// analysis is what was measured.
+	// +optional
+	Analysis *AnalysisStatus `json:"analysis,omitempty"`
 	// endedReleases lists releases that have ended, newest first. No approval opens a
 	// gate of one of them again.
 	// +kubebuilder:validation:MaxItems=256
@@ -486,6 +504,14 @@ type StepApproval struct {
 	By string `json:"by,omitempty"`
 	// time is when the gate opened.
 	Time metav1.Time `json:"time"`
+	// override names the metrics that did not count.
+	// +kubebuilder:validation:MaxItems=12
+	// +listType=atomic
+	// +optional
+	Override []string `json:"override,omitempty"`
+	// reason is that of the override.
+	// +optional
+	Reason string `json:"reason,omitempty"`
 }
 
 // ObservedApproval is an approval, and the steps that it is for.
@@ -547,4 +573,9 @@ type ReleaseRecord struct {
 	// +listType=atomic
 	// +optional
 	Approvals []StepApproval `json:"approvals,omitempty"`
+	// analysis has the last verdict of each metric.
+	// +kubebuilder:validation:MaxItems=24
+	// +listType=atomic
+	// +optional
+	Analysis []MetricRecord `json:"analysis,omitempty"`
 }

@@ -22,6 +22,10 @@ type Decision struct {
 	Events []Event
 	// Wait is when to look again; 0: when something changes.
 	Wait time.Duration
+	// Measure are the measurements whose answers are missing, those that are due and the next
+	// ones. Each stays in the list until its answer is in the status. An answer may be forgotten
+	// once its key is not in the list any more.
+	Measure []Measurement
 	// NeedsPods: the decision depends on why pods of the update revision are not
 	// available. Observe [Observed].Pods and decide again before acting on it.
 	NeedsPods bool

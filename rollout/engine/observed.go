@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/native"
+	"github.com/tranche-dev/tranche/rollout/engine/verdict"
 )
 
 // The input of a round, under the names that callers use: they import this package alone.
@@ -13,6 +14,10 @@ type (
 	Record = facts.Record
 	// Pods counts the pods of the update revision that are not available.
 	Pods = facts.Pods
+	// Measurement is a question for a provider of metrics.
+	Measurement = verdict.Measurement
+	// Measured is its answer.
+	Measured = verdict.Measured
 )
 
 // The annotations of the native Deployment controller.

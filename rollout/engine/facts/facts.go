@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/verdict"
 )
 
 // Facts are what was observed, sorted out once: nothing of them changes in a round.
@@ -150,6 +151,9 @@ type Observed struct {
 	// it again after each revert, as ContestedBy says. Zero: it is reverted now.
 	Contested   time.Duration
 	ContestedBy string
+	// Measured are the answers to measurements of this release that have come, in any order.
+	// Answers that are in the status already, or of another release, do no harm.
+	Measured []verdict.Measured
 	// Rival is the name of the plan that governs the same Deployment instead; see
 	// [plan.ComparePlans].
 	Rival string
