@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tranche-dev/tranche/plan/measure"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -158,7 +159,7 @@ func ValidateStrategy(s *v1alpha1.BatchStrategy, at *field.Path) field.ErrorList
 		errs = append(errs,
 			field.NotSupported(at.Child("onFailure"), f, []v1alpha1.FailurePolicy{v1alpha1.FailureHold, v1alpha1.FailureRollback}))
 	}
-	return errs
+	return append(errs, measure.Validate(s, at)...)
 }
 
 func validateSteps(steps []intstr.IntOrString, at *field.Path) field.ErrorList {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/tranche-dev/tranche/plan/measure"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -33,7 +34,8 @@ type Terms string
 // termsContent is the content of Terms. The names of its fields in JSON are in the
 // order of the alphabet, so that encoding it sorts them.
 type termsContent struct {
-	Deployment string `json:"deployment"`
+	Analysis   json.RawMessage `json:"analysis,omitempty"`
+	Deployment string          `json:"deployment"`
 	// Governed is false where no plan governs the Deployment; absent where one does.
 	Governed                *bool                `json:"governed,omitempty"`
 	MinReadySeconds         *int32               `json:"minReadySeconds,omitempty"`
@@ -46,7 +48,9 @@ type termsContent struct {
 }
 
 type termsStep struct {
-	// Gate is "approval", or a pause in seconds such as "600s"; empty: the last step.
+	Analysis json.RawMessage `json:"analysis,omitempty"`
+	// Gate is "approval", "analysis", or a pause in seconds such as "600s"; empty: the last
+	// step, if it has no analysis.
 	Gate     string             `json:"gate,omitempty"`
 	Replicas intstr.IntOrString `json:"replicas"`
 }
@@ -56,14 +60,19 @@ type termsBounds struct {
 	MaxUnavailable intstr.IntOrString `json:"maxUnavailable"`
 }
 
-const gateApproval = "approval"
+const (
+	gateApproval = "approval"
+	gateAnalysis = "analysis"
+)
 
 func encodeTerms(c termsContent) Terms {
-	text, err := json.Marshal(c)
-	if err != nil {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false) // jq does not
+	if err := e.Encode(c); err != nil {
 		panic("encoding terms: " + err.Error()) // it consists of strings and numbers
 	}
-	return Terms(text)
+	return Terms(bytes.TrimSpace(text.Bytes()))
 }
 
 // Digest is the SHA-256 of the terms, in 64 hexadecimal digits. A BatchApproval
@@ -82,7 +91,7 @@ func (r *Release) Terms() Terms {
 // A nil strategy of the Deployment has the API server's defaults.
 func NewTerms(namespace, name string, s *v1alpha1.BatchStrategy, own *appsv1.DeploymentStrategy, minReadySeconds int32) Terms {
 	c := termsContent{
-		Deployment: namespace + "/" + name, MinReadySeconds: &minReadySeconds,
+		Analysis: measure.CanonicalAnalysis(s), Deployment: namespace + "/" + name, MinReadySeconds: &minReadySeconds,
 		OnFailure:               string(cmp.Or(s.OnFailure, v1alpha1.FailureHold)),
 		ProgressDeadlineSeconds: v1alpha1.DefaultProgressDeadlineSeconds,
 		Strategy:                boundsOf(own),
@@ -91,7 +100,11 @@ func NewTerms(namespace, name string, s *v1alpha1.BatchStrategy, own *appsv1.Dep
 		c.ProgressDeadlineSeconds = *s.ProgressDeadlineSeconds
 	}
 	for i, step := range s.Steps {
-		c.Steps = append(c.Steps, termsStep{gateOf(step, i == len(s.Steps)-1), step.Replicas})
+		to := termsStep{Gate: gateOf(step, i == len(s.Steps)-1), Replicas: step.Replicas}
+		if step.Analysis != nil {
+			to.Analysis = measure.CanonicalJSON(step.Analysis)
+		}
+		c.Steps = append(c.Steps, to)
 	}
 	for _, step := range RollbackSteps(s) {
 		c.Rollback = append(c.Rollback, step.Replicas)
@@ -101,6 +114,8 @@ func NewTerms(namespace, name string, s *v1alpha1.BatchStrategy, own *appsv1.Dep
 
 func gateOf(s v1alpha1.Step, last bool) string {
 	switch {
+	case s.Analysis != nil:
+		return gateAnalysis
 	case last:
 		return ""
 	case s.Pause == nil:
@@ -194,13 +209,24 @@ func (t Terms) strategies() (*v1alpha1.BatchStrategy, *appsv1.DeploymentStrategy
 	s := &v1alpha1.BatchStrategy{OnFailure: v1alpha1.FailurePolicy(c.OnFailure), ProgressDeadlineSeconds: &c.ProgressDeadlineSeconds}
 	for i, step := range c.Steps {
 		to := v1alpha1.Step{Replicas: step.Replicas}
-		if step.Gate != gateApproval && i < len(c.Steps)-1 {
+		if len(step.Analysis) > 0 {
+			to.Analysis = &v1alpha1.StepAnalysis{}
+			if err := json.Unmarshal(step.Analysis, to.Analysis); err != nil {
+				return nil, nil, 0, fmt.Errorf("reading the terms of a plan: analysis of step %d: %w", i, err)
+			}
+		} else if step.Gate != gateApproval && i < len(c.Steps)-1 {
 			to.Pause = &v1alpha1.Pause{}
 			if err := json.Unmarshal([]byte(strconv.Quote(step.Gate)), &to.Pause.Duration); err != nil {
 				return nil, nil, 0, fmt.Errorf("reading the terms of a plan: gate of step %d: %w", i, err)
 			}
 		}
 		s.Steps = append(s.Steps, to)
+	}
+	if len(c.Analysis) > 0 {
+		s.Analysis = &v1alpha1.Analysis{}
+		if err := json.Unmarshal(c.Analysis, s.Analysis); err != nil {
+			return nil, nil, 0, fmt.Errorf("reading the terms of a plan: analysis: %w", err)
+		}
 	}
 	if !slices.Equal(c.Rollback, []intstr.IntOrString{intstr.FromInt32(1), Full}) {
 		s.Rollback = &v1alpha1.RollbackStrategy{}

@@ -119,9 +119,6 @@ type StepAnalysis struct {
 
 // Decimal is a number, or a percentage such as 2%. In YAML it may be written with or without
 // quotes; the API server takes whole numbers and strings.
-//
-// +kubebuilder:validation:XIntOrString
-// +kubebuilder:validation:Pattern=`^-?[0-9]{1,15}(\.[0-9]{1,9})?%?$`
 type Decimal string
 
 var decimal = regexp.MustCompile(`^-?[0-9]{1,15}(\.[0-9]{1,9})?%?$`)
@@ -200,9 +197,13 @@ type Metric struct {
 	Delay *metav1.Duration `json:"delay,omitempty"`
 
 	// max is the highest value that passes.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,15}(\.[0-9]{1,9})?%?$`
 	// +optional
 	Max *Decimal `json:"max,omitempty"`
 	// min is the lowest value that passes.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,15}(\.[0-9]{1,9})?%?$`
 	// +optional
 	Min *Decimal `json:"min,omitempty"`
 	// compare judges the value against that of the stable revision in the same windows.
@@ -268,9 +269,13 @@ type Comparison struct {
 	Worse Direction `json:"worse"`
 	// by is the least difference that counts as harm. For a metric with total it is a
 	// difference of proportions. Else a percentage is one of the stable revision's value.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,15}(\.[0-9]{1,9})?%?$`
 	// +required
 	By Decimal `json:"by"`
 	// confidence is the confidence of the test, from 50% to 99.9%.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,15}(\.[0-9]{1,9})?%?$`
 	// +kubebuilder:default="95%"
 	// +optional
 	Confidence Decimal `json:"confidence,omitempty"`
@@ -476,10 +481,6 @@ type AnalysisStatus struct {
 	// background metrics are counted from it.
 	// +optional
 	BackgroundStartTime *metav1.Time `json:"backgroundStartTime,omitempty"`
-	// excusedSeconds is the time in which no controller ran. It is added to
-	// unknownDeadlineSeconds.
-	// +optional
-	ExcusedSeconds int32 `json:"excusedSeconds,omitempty"`
 	// verdict is Pass, Fail or Unknown.
 	// +optional
 	Verdict Verdict `json:"verdict,omitempty"`
@@ -554,11 +555,27 @@ type MetricStatus struct {
 	// recorded is true if the stable revision's values are those of earlier steps.
 	// +optional
 	Recorded bool `json:"recorded,omitempty"`
+	// unknownTime is when the verdict was due and Unknown first. unknownDeadlineSeconds are
+	// counted from it.
+	// +optional
+	UnknownTime *metav1.Time `json:"unknownTime,omitempty"`
+	// pending is why the next measurement has no answer yet: the provider is asked again.
+	// +optional
+	Pending *UnknownReason `json:"pending,omitempty"`
 	// measurements are the last five, oldest first.
 	// +kubebuilder:validation:MaxItems=5
 	// +listType=atomic
 	// +optional
 	Measurements []MetricMeasurement `json:"measurements,omitempty"`
+}
+
+// UnknownReason is why there is no value.
+type UnknownReason struct {
+	// reason is one word.
+	Reason string `json:"reason"`
+	// message explains it.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // MetricMeasurement is one measurement.
@@ -603,9 +620,21 @@ type MetricRecord struct {
 	// specHash is that of the metric.
 	// +optional
 	SpecHash string `json:"specHash,omitempty"`
-	// update and stable are the sums over the windows of the step, or the medians.
+	// update is the sum over the windows of the step, or the median.
 	// +optional
 	Update string `json:"update,omitempty"`
+	// stable is the same for the stable revision.
 	// +optional
 	Stable string `json:"stable,omitempty"`
+	// p is the p-value of the comparison.
+	// +optional
+	P string `json:"p,omitempty"`
+	// stableTotal is the sum over the windows of all steps until then.
+	// +optional
+	StableTotal string `json:"stableTotal,omitempty"`
+	// stableValues are the values of the stable revision.
+	// +kubebuilder:validation:MaxItems=120
+	// +listType=atomic
+	// +optional
+	StableValues []string `json:"stableValues,omitempty"`
 }

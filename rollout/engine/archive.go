@@ -30,6 +30,7 @@ func (d *draft) archive(outcome v1alpha1.ReleaseOutcome) {
 	record := v1alpha1.ReleaseRecord{
 		Revision: d.Status.UpdateRevision, Commit: d.Status.UpdateCommit, Outcome: outcome,
 		StartTime: d.Status.StartTime, EndTime: *d.Time(), Approvals: d.Status.Approvals, Rollback: d.Status.RollingBack,
+		Analysis: analysisRecords(d),
 	}
 	d.spend()
 	d.Status.History = append([]v1alpha1.ReleaseRecord{record}, d.Status.History...)
@@ -79,6 +80,7 @@ func completeRelease(d *draft) {
 	}
 	d.Status.CurrentStepReplicas, d.Status.ProgressTime, d.Status.StartTime = nil, nil, nil
 	d.Status.Approvals, d.Status.RequestedApproval, d.Status.BestAvailableReplicas, d.Status.RollingBack = nil, nil, 0, false
+	d.Status.Analysis = nil
 	d.Status.OpenedReplicas, d.Status.BeganFull, d.Status.CurrentStepTarget, d.Status.CurrentStepLostSeconds = nil, false, 0, 0
 	d.Status.StableRevision, d.Status.UpdateRevision = d.Goal.Name, d.Goal.Name
 	d.Status.UpdateTemplateDigest, d.Status.UpdateCommit = d.Goal.ID, d.Spec.Commit

@@ -33,7 +33,7 @@ func beginRelease(d *draft) {
 	d.Status.UpdateTemplateDigest = d.Goal.ID
 	d.Status.UpdateCommit = d.Spec.Commit
 	d.Status.StartTime = d.Time()
-	d.Status.Approvals = nil
+	d.Status.Approvals, d.Status.Analysis = nil, nil
 	d.Status.BeganFull = !d.Status.RollingBack && d.RunsAll()
 	d.enterFirst()
 	switch {
@@ -92,6 +92,7 @@ func (d *draft) enter(step int, state v1alpha1.StepState) {
 	d.setState(state)
 	d.Status.RequestedApproval = nil
 	d.Status.CurrentStepTarget, d.Status.CurrentStepLostSeconds = 0, 0
+	endStepAnalysis(d)
 	d.Status.ProgressTime = d.Time()
 	d.Status.BestAvailableReplicas = d.GoalPods().Available
 }

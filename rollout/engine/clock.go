@@ -12,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
+	"github.com/tranche-dev/tranche/rollout/engine/verdict"
 )
 
 const (
@@ -30,7 +31,7 @@ var waitsForCluster = map[string]bool{v1alpha1.ReasonTakingHold: true, v1alpha1.
 // deadline, or that of [limitWait].
 func clocked(s *v1alpha1.BatchReleaseStatus) bool {
 	waits := waitsForCluster[s.Reason] || s.Reason == v1alpha1.ReasonUpgrading || s.Reason == v1alpha1.ReasonRollingBack
-	return waits && !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStalled)
+	return (waits || verdict.TimesUnknown(s.Analysis)) && !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStalled)
 }
 
 // signInterval is how long a status may stand as long as a clock runs, before it is
@@ -43,6 +44,7 @@ func followClock(d *draft) {
 	clocks := []**metav1.Time{}
 	if position.Releasing(&d.Status) {
 		clocks = append(clocks, &d.Status.StepStateTime, &d.Status.ProgressTime)
+		clocks = append(clocks, analysisClocks(&d.Status, true)...)
 	}
 	if runsClock(&d.Position) || d.Status.Reason == v1alpha1.ReasonWriteRefused { // see resume
 		clocks = append(clocks, &d.Status.ReasonTime)
@@ -90,6 +92,7 @@ func extendClocks(d *draft, by time.Duration) {
 	if runsClock(&d.Position) {
 		clocks = append(clocks, &d.Status.ReasonTime)
 	}
+	clocks = append(clocks, analysisClocks(&d.Status, false)...)
 	for _, clock := range clocks {
 		if *clock != nil {
 			*clock = &metav1.Time{Time: (*clock).Add(by)}

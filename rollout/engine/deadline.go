@@ -48,7 +48,7 @@ var stoppedBy = map[string]bool{
 	v1alpha1.ReasonHandBackRefused: true,
 	v1alpha1.ReasonInvalidPlan:     true, v1alpha1.ReasonUnsupportedStrategy: true, v1alpha1.ReasonAnotherPlan: true,
 	v1alpha1.ReasonRecordsLost:      true,
-	v1alpha1.ReasonWaitingForSource: true,
+	v1alpha1.ReasonWaitingForSource: true, v1alpha1.ReasonAnalysisFailed: true,
 }
 
 // decideDeadline is about a step whose pods are on their way.
@@ -90,6 +90,7 @@ func fallBack(d *draft) {
 	}
 	d.Status.Phase = v1alpha1.PhaseRollingUpdate
 	d.setState(v1alpha1.StepUpgrade)
+	endStepAnalysis(d)
 	d.Status.ProgressTime = d.Time()
 	d.Status.BestAvailableReplicas = d.GoalPods().Available
 	d.unready = d.IsUnready()

@@ -20,6 +20,8 @@ type draft struct {
 	unreleased bool
 	needsPods  bool
 	unready    bool // pods are on their way
+	// analysisWait is when a verdict may change by itself; zero without one.
+	analysisWait time.Duration
 }
 
 // newDraft returns the draft of a round that has decided nothing yet.

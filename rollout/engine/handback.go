@@ -20,7 +20,7 @@ import (
 func HandedBack(br *v1alpha1.BatchRelease, gone bool, now time.Time) v1alpha1.BatchReleaseStatus {
 	d := newDraft(&Observed{Release: br}, now)
 	s := &d.Status
-	s.Phase, s.CurrentStepState, s.RequestedApproval = "", "", nil
+	s.Phase, s.CurrentStepState, s.RequestedApproval, s.Analysis = "", "", nil, nil
 	became := "handed back to the native controller"
 	if gone {
 		became = "gone"

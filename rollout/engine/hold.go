@@ -46,6 +46,7 @@ func markFull(d *draft) {
 // parkStep hands the Deployment back where the step wants no pod.
 func parkStep(d *draft) {
 	unhold(d)
+	parkAnalysis(d)
 	if d.Replicas == 0 {
 		d.report(v1alpha1.ReasonScaledToZero,
 			fmt.Sprintf("the Deployment has 0 replicas; %s goes on at step %d when it has some", d.Goal.Name, d.Status.CurrentStepIndex))

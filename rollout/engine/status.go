@@ -71,6 +71,9 @@ func conclude(d *draft) Decision {
 	countPods(d)
 	d.Status.ObservedGeneration = d.Release.Generation
 	limitWait(d)
+	if d.analysisWait > 0 {
+		d.wakeIn(d.analysisWait)
+	}
 	if d.Kept { // a round that reports nothing has the message of the last one
 		d.Status.Message = strings.TrimSuffix(d.Status.Message, keptBehind) + keptBehind
 	}
@@ -78,6 +81,7 @@ func conclude(d *draft) Decision {
 	paceStatus(d)
 	return Decision{
 		Actions: d.actions, Status: d.Status, Events: d.events, Wait: d.wait, NeedsPods: d.needsPods, Unready: d.unready && d.Pods == nil,
+		Measure: missingMeasurements(d),
 	}
 }
 

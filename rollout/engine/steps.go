@@ -17,10 +17,11 @@ import (
 // its revision gets another name if admission makes another template of it.
 func decideRelease(d *draft) {
 	d.Status.UpdateRevision = d.Goal.Name
+	followAnalysis(d)
 	switch {
 	case d.Status.BeganFull && !d.RunsAll():
 		askFirstGate(d)
-	case d.Replicas == 0 && (d.Status.RollingBack || d.LastStep() && !d.Spec.Paused):
+	case d.Replicas == 0 && (d.Status.RollingBack || d.LastStep() && !d.Spec.Paused && !d.AwaitsVerdict()):
 		finishRelease(d, "there is nothing to split", d.Goal.Template)
 	case d.Status.CurrentStepState == v1alpha1.StepInitial:
 		decideInitial(d)
@@ -83,6 +84,9 @@ func awaitResumption(d *draft) {
 func decideStep(d *draft) {
 	if d.Edited() {
 		reposition(d)
+		return
+	}
+	if rolledBackByVerdict(d) {
 		return
 	}
 	if d.Parked() {
@@ -173,7 +177,8 @@ func advance(d *draft, done bool) {
 		deferApproval(d)
 	}
 	switch {
-	case done && d.LastStep():
+	case !done && stalledByVerdict(d):
+	case done && d.LastStep() && !d.AwaitsVerdict():
 		finalize(d)
 	case done:
 		countLoss(d)
@@ -193,6 +198,7 @@ func advance(d *draft, done bool) {
 // safe place to wait (H1).
 func finalize(d *draft) {
 	if d.Status.Phase != v1alpha1.PhaseFinalizing {
+		passAnalysis(d)
 		d.Status.Phase = v1alpha1.PhaseFinalizing
 		d.setState(v1alpha1.StepCompleted)
 		d.report(v1alpha1.ReasonHandingBack, "all pods run "+d.Goal.Name+"; handing back to the native controller")

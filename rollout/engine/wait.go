@@ -9,17 +9,22 @@ import (
 // gate opens.
 func decideGate(d *draft) {
 	noteRequest(d)
+	deferToAnalysis(d)
 	if d.Status.CurrentStepState == v1alpha1.StepUpgrade && !gates.OpensNow(&d.Position) {
 		d.setState(v1alpha1.StepBlocking)
 	}
 	timeGate(d)
+	beginAnalysis(d)
 	g := gates.Check(&d.Position)
 	d.wait = g.Wait
-	if g.Open {
+	switch {
+	case g.Open && d.LastStep(): // its verdict has come with this round, and the next one moves
+		d.report(v1alpha1.ReasonUpgrading, d.Progress())
+	case g.Open:
 		passGate(d, &g)
-		return
+	case !stalledByVerdict(d):
+		d.report(g.Reason, g.Message)
 	}
-	d.report(g.Reason, g.Message)
 }
 
 // timeGate lets the time of the step's own gate run from when the release waits there.
@@ -42,10 +47,13 @@ func passGate(d *draft, g *gates.Gate) {
 	if g.By.By != "" {
 		g.By.Step, g.By.Time = step, *d.Time()
 		d.Status.Approvals = append(d.Status.Approvals, g.By)
+		overrideEvent(d, &g.By)
 	}
 	if g.Reason != "" {
 		d.event(g.Reason, g.Message)
 	}
+	recordVerdicts(d)
+	restartOverridden(d)
 	d.Status.OpenedReplicas = d.OpenTo(next)
 	d.enter(next, v1alpha1.StepUpgrade)
 	d.Status.Phase = v1alpha1.PhaseRollingUpdate

@@ -1,6 +1,7 @@
 package gates
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,8 +29,9 @@ type Gate struct {
 
 // Check returns the answer of the first check that has one.
 func Check(p *position.Position) Gate {
-	for _, of := range []func(*position.Position) *Gate{frozen, backwards, approvedInCluster, ApprovedInGit, pausing} {
+	for _, of := range []func(*position.Position) *Gate{frozen, backwards, analysed, approvedInCluster, ApprovedInGit, pausing} {
 		if g := of(p); g != nil {
+			overridden(p, g)
 			return *g
 		}
 	}
@@ -41,8 +43,14 @@ func OpensNow(p *position.Position) bool {
 	if frozen(p) != nil {
 		return false
 	}
-	pause := p.Steps()[p.Status.CurrentStepIndex].Pause
-	return backwards(p) != nil || approvedInCluster(p) != nil || ApprovedInGit(p) != nil ||
+	if backwards(p) != nil {
+		return true
+	}
+	if g := analysed(p); g != nil {
+		return g.Open
+	}
+	pause := pauseOf(p)
+	return approvedInCluster(p) != nil || ApprovedInGit(p) != nil ||
 		pause != nil && pause.Duration.Duration <= 0 && !p.Capped()
 }
 
@@ -82,16 +90,16 @@ func ApprovedInGit(p *position.Position) *Gate {
 	if a == nil || isSpent(p, a) || !Approves(p, &a.Approval) || a.Step < p.Status.CurrentStepIndex || !StepsUnchanged(p, a.Steps) {
 		return nil
 	}
-	by := a.ApprovedBy
-	if by == "" {
-		by = "spec.approval"
-	}
+	by := approver(a)
 	return &Gate{
 		Open: true, By: v1alpha1.StepApproval{By: by, Commit: a.ApprovedIn},
 		Reason:  v1alpha1.ReasonStepApproved,
 		Message: fmt.Sprintf("step %d of %s, by %s%s", p.Status.CurrentStepIndex, p.Goal.Name, by, inCommit(a.ApprovedIn)),
 	}
 }
+
+// approver names who gave an approval.
+func approver(a *v1alpha1.ObservedApproval) string { return cmp.Or(a.ApprovedBy, "spec.approval") }
 
 // isSpent reports whether an approval has had its release: that has ended, by now or
 // when the approval stood there already.
@@ -139,7 +147,7 @@ func Approves(p *position.Position, a *v1alpha1.Approval) bool {
 
 // pausing: a pause ends by itself.
 func pausing(p *position.Position) *Gate {
-	pause := p.Steps()[p.Status.CurrentStepIndex].Pause
+	pause := pauseOf(p)
 	if pause == nil || p.Capped() {
 		return nil
 	}
@@ -154,6 +162,15 @@ func pausing(p *position.Position) *Gate {
 	until := p.Now.Add(left).UTC().Format(time.TimeOnly)
 	return &Gate{Reason: v1alpha1.ReasonWaitingForPause,
 		Message: fmt.Sprintf("%s; step %d goes on at %s UTC", p.Progress(), p.Status.CurrentStepIndex, until), Wait: left}
+}
+
+// pauseOf returns the pause of the step. An analysis without consequences is one, unless it
+// wants an approval.
+func pauseOf(p *position.Position) *v1alpha1.Pause {
+	if a := position.StepAnalysis(p); a != nil && !position.Acts(p) && !a.Approval {
+		return &v1alpha1.Pause{Duration: a.Duration}
+	}
+	return p.Steps()[p.Status.CurrentStepIndex].Pause
 }
 
 // unapproved: the step waits for an approval.

@@ -146,15 +146,18 @@ func (p *Position) Target(i int) (goal, others int32) {
 // SplitAt returns the split of N at step i for a goal of this size.
 func (p *Position) SplitAt(i int, goal int32) (int32, int32) {
 	if i >= len(p.Steps())-1 && goal == p.Replicas && (p.Status.RollingBack || p.Full()) {
+		if p.AwaitsVerdict() && p.canStayApart() {
+			return p.apart(goal)
+		}
 		return goal, 0
 	}
 	return p.apart(goal)
 }
 
 // stopped reports whether the goal must not grow: the plan is paused, or the
-// step has missed its deadline.
+// step has missed its deadline, or a metric fails.
 func (p *Position) stopped() bool {
-	return p.Spec.Paused || p.Status.CurrentStepState == v1alpha1.StepUpgrade && !p.Status.RollingBack && p.Deadline() <= 0
+	return p.Spec.Paused || p.fails() || p.Status.CurrentStepState == v1alpha1.StepUpgrade && !p.Status.RollingBack && p.Deadline() <= 0
 }
 
 // UnderWay reports whether the status is about the release that the way leads to.
@@ -185,10 +188,10 @@ func (p *Position) Edited() bool {
 // Parked reports whether there is nothing to split, so that the Deployment is native and
 // at its stable template. That is so at 1 replica without surge. It is also so at 0
 // replicas, where a hold would bring all pods up on the update revision afterwards (H4).
-// The last step is never parked: it may run everything.
+// The last step is parked only at 0 replicas, and only while it has a verdict to wait for.
 func (p *Position) Parked() bool {
 	goal, _ := p.Target(int(p.Status.CurrentStepIndex))
-	return goal == 0 && !p.LastStep()
+	return goal == 0 && (!p.LastStep() || p.AwaitsVerdict())
 }
 
 // FirstNotBelow returns the first step whose target is not below what runs.

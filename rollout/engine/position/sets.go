@@ -112,6 +112,9 @@ func (c *Course) apart(goal int32) (int32, int32) {
 	}
 }
 
+// canStayApart reports whether the goal can have a pod beside another one within the bounds.
+func (c *Course) canStayApart() bool { return c.Replicas > 1 || c.Replicas == 1 && c.Surge > 0 }
+
 // Next returns the sizes that this round may have.
 func (c *Course) Next(sets []Set) []int32 {
 	return rolling.Round{Replicas: c.Replicas, Surge: c.Surge, Unavailable: c.Unavailable, Kept: c.KeptPods(), Sets: Numbers(sets)}.Next()

@@ -41,7 +41,7 @@ func Counted(p *Position) *facts.Revision {
 // whether all others are gone.
 func StepDone(p *Position, sets []Set) bool {
 	goal, others := p.Target(int(p.Status.CurrentStepIndex))
-	if p.LastStep() && rolling.Total(Numbers(sets[1:])) > 0 {
+	if p.LastStep() && !p.AwaitsVerdict() && rolling.Total(Numbers(sets[1:])) > 0 {
 		return false
 	}
 	if !p.Forward() {

@@ -1,0 +1,119 @@
+package gates
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
+	"github.com/tranche-dev/tranche/rollout/engine/verdict"
+)
+
+// Analysis returns the analysis of the step that the release is at; nil without one, or where
+// the release waits at a gate before the step.
+func Analysis(p *position.Position) *v1alpha1.StepAnalysis {
+	if p.Capped() {
+		return nil
+	}
+	return position.StepAnalysis(p)
+}
+
+// OverrideOf returns the override that counts at the step: of this very release, for this step
+// and for no other one (I11). An approval that is not an override is none.
+func OverrideOf(p *position.Position) *v1alpha1.Override {
+	a := p.Status.Approval
+	if a == nil || a.Override == nil || isSpent(p, a) || !Approves(p, &a.Approval) || a.Step != p.Status.CurrentStepIndex ||
+		!StepsUnchanged(p, a.Steps) {
+		return nil
+	}
+	return a.Override
+}
+
+// Verdict returns the reason for which a release does not go on by what was measured, and what
+// the plan wants then. The reason is empty if it may go on, as far as that is known.
+func Verdict(p *position.Position) (reason string, policy v1alpha1.FailurePolicy) {
+	s := p.Status.Analysis
+	if s == nil || !position.Acts(p) {
+		return "", ""
+	}
+	plan := p.Spec.Strategy.Analysis
+	switch {
+	case s.Verdict == v1alpha1.VerdictFail:
+		policy = plan.OnFailure
+		if policy == "" {
+			policy = p.Spec.Strategy.OnFailure
+		}
+		return v1alpha1.ReasonAnalysisFailed, policy
+	case s.Verdict == v1alpha1.VerdictUnknown && s.Reason == verdict.DeadlineExceeded:
+		policy = v1alpha1.FailureHold
+		if plan.OnUnknown == v1alpha1.UnknownRollback {
+			policy = v1alpha1.FailureRollback
+		}
+		return v1alpha1.ReasonAnalysisUnknown, policy
+	}
+	return "", ""
+}
+
+// analysed: a gate with analysis opens on Pass, or on an override (I11). A step that wants an
+// approval, too, leaves it to the next checks then.
+func analysed(p *position.Position) *Gate {
+	if !position.Acts(p) {
+		return nil
+	}
+	if reason, _ := Verdict(p); reason != "" {
+		return &Gate{Reason: reason, Message: p.Progress() + "; " + p.Status.Analysis.Message}
+	}
+	step := Analysis(p)
+	if step == nil {
+		return nil
+	}
+	n := p.Status.CurrentStepIndex
+	if p.Parked() {
+		return &Gate{Reason: v1alpha1.ReasonWaitingForAnalysis,
+			Message: fmt.Sprintf("%s; step %d has no pod with maxSurge 0 to measure; override it to go on", p.Progress(), n)}
+	}
+	s := p.Status.Analysis
+	if s == nil || s.Verdict != v1alpha1.VerdictPass || s.Step != n {
+		return &Gate{Reason: v1alpha1.ReasonWaitingForAnalysis, Message: fmt.Sprintf("%s; step %d is being measured%s", p.Progress(), n, soFar(s, step))}
+	}
+	if step.Approval {
+		return nil
+	}
+	g := &Gate{Open: true, Reason: v1alpha1.ReasonAnalysisPassed, Message: fmt.Sprintf("step %d of %s: %s", n, p.Goal.Name, s.Message)}
+	return g
+}
+
+// soFar says until when is measured, and what was.
+func soFar(s *v1alpha1.AnalysisStatus, step *v1alpha1.StepAnalysis) string {
+	if s == nil || s.StartTime == nil {
+		return ""
+	}
+	text := " until " + s.StartTime.Add(step.Duration.Duration).UTC().Format(time.TimeOnly) + " UTC"
+	if s.Message != "" {
+		text += ": " + s.Message
+	}
+	return text
+}
+
+// overridden adds the override that opened a gate to the approver.
+func overridden(p *position.Position, g *Gate) {
+	by := OverriddenBy(p)
+	if by == nil || !g.Open {
+		return
+	}
+	if g.By.By == "" {
+		g.By.By, g.By.Commit = by.By, by.Commit
+	}
+	g.By.Override, g.By.Reason = by.Override, by.Reason
+}
+
+// OverriddenBy returns who let metrics of the step not count; nil if all do.
+func OverriddenBy(p *position.Position) *v1alpha1.StepApproval {
+	o := OverrideOf(p)
+	if o == nil || !position.Acts(p) {
+		return nil
+	}
+	a := p.Status.Approval
+	return &v1alpha1.StepApproval{By: approver(a), Commit: a.ApprovedIn, Override: slices.Clone(o.Metrics), Reason: o.Reason}
+}

@@ -1,0 +1,308 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan/measure"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// Track follows the metrics of a release: those of its step, and those in the background.
+type Track struct {
+	Plan *v1alpha1.Analysis
+	// Step is the analysis of the step; nil without one.
+	Step *v1alpha1.StepAnalysis
+	// Status is what is known. Follow changes it.
+	Status *v1alpha1.AnalysisStatus
+	// Overridden names the metrics that do not count at the step.
+	Overridden []string
+	Now        time.Time
+}
+
+// Metric returns the metric of a name; nil without one.
+func (t *Track) Metric(name string) *v1alpha1.Metric {
+	for i := range t.Plan.Metrics {
+		if t.Plan.Metrics[i].Name == name {
+			return &t.Plan.Metrics[i]
+		}
+	}
+	return nil
+}
+
+// names returns the metrics of the step.
+func (t *Track) names() []string {
+	if t.Step == nil || len(t.Step.Metrics) > 0 {
+		if t.Step == nil {
+			return nil
+		}
+		return t.Step.Metrics
+	}
+	var all []string
+	for _, m := range t.Plan.Metrics {
+		all = append(all, m.Name)
+	}
+	return all
+}
+
+// Arrange has one status for each metric that is measured now, in the order of the plan. A
+// metric whose question has changed starts anew. Others keep their values.
+func (t *Track) Arrange() {
+	var arranged []v1alpha1.MetricStatus
+	arrange := func(names []string, background bool, start *metav1.Time) {
+		if start == nil {
+			return
+		}
+		for _, name := range names {
+			m := t.Metric(name)
+			if m == nil {
+				continue
+			}
+			st := v1alpha1.MetricStatus{Name: name, Background: background, SpecHash: measure.SpecHash(m), Next: 1}
+			if i := slices.IndexFunc(t.Status.Metrics, func(old v1alpha1.MetricStatus) bool {
+				return old.Name == name && old.Background == background && old.SpecHash == st.SpecHash
+			}); i >= 0 {
+				st = t.Status.Metrics[i]
+			}
+			st.Next = max(st.Next, 1)
+			arranged = append(arranged, st)
+		}
+	}
+	if t.Step != nil {
+		arrange(t.names(), false, t.Status.StartTime)
+	}
+	arrange(t.Plan.Background, true, t.Status.BackgroundStartTime)
+	t.Status.Metrics = arranged
+}
+
+// start is when the windows of a metric begin.
+func (t *Track) start(st *v1alpha1.MetricStatus) time.Time {
+	if st.Background {
+		return t.Status.BackgroundStartTime.Time
+	}
+	return t.Status.StartTime.Time
+}
+
+func (t *Track) planned(m *v1alpha1.Metric, st *v1alpha1.MetricStatus) int32 {
+	if st.Background {
+		return 1
+	}
+	return measure.Planned(m, t.Step.Duration.Duration)
+}
+
+// due is when the verdict of a metric is due.
+func (t *Track) due(m *v1alpha1.Metric, st *v1alpha1.MetricStatus) time.Time {
+	if st.Background {
+		_, _, at := measure.Window(m, t.start(st), 1)
+		return at
+	}
+	return measure.Due(m, t.start(st), t.Step.Duration.Duration)
+}
+
+// measures reports whether a metric needs another measurement. One of a step does not once it
+// has a verdict, so that the values under it stay. Background metrics go on.
+func measures(st *v1alpha1.MetricStatus) bool {
+	return st.Verdict != v1alpha1.VerdictFail && (st.Background || st.Verdict != v1alpha1.VerdictPass)
+}
+
+// Next returns the measurement of a metric whose answer is missing. A background metric asks
+// for no more than the windows by which it is judged: older ones would be forgotten at once.
+func (t *Track) Next(st *v1alpha1.MetricStatus, of Release) *Measurement {
+	m := t.Metric(st.Name)
+	if m == nil || !measures(st) || of.Update == "" {
+		return nil
+	}
+	n := st.Next
+	if st.Background {
+		last := int32((t.Now.Sub(t.start(st)) - measure.WarmUp(m) - measure.Delay(m)) / measure.Interval(m))
+		n = max(n, last-measure.KeptWindows+1)
+	}
+	key := of.Key
+	key.Metric, key.SpecHash, key.N, key.Step, key.Round = m.Name, st.SpecHash, n, t.Status.Step, t.Status.Round
+	if st.Background {
+		key.Step, key.Round = -1, 0
+	}
+	a := &Measurement{
+		Key: key, Account: of.Account, Condition: m.Condition, ZeroIfEmpty: m.NoData == v1alpha1.NoDataZero,
+		Values: of.values(of.Update, of.Key.Revision, t.Status.Step, measure.Interval(m)),
+	}
+	a.From, a.To, a.At = measure.Window(m, t.start(st), n)
+	a.Update = newQuestion(m, a.Values)
+	if !measure.Timed(m) && m.Scope != v1alpha1.ScopeDeployment && of.Stable != "" {
+		a.Stable = newQuestion(m, of.values(of.Stable, of.StableRevision, t.Status.Step, measure.Interval(m)))
+	}
+	return a
+}
+
+// Release is what measurements need to know of the release.
+type Release struct {
+	// Key has the fields that name the release.
+	Key
+	Account, Deployment string
+	// Update and Stable are the names of the ReplicaSets; empty without one.
+	Update, Stable, StableRevision string
+}
+
+func (r *Release) values(replicaSet, revision string, step int32, window time.Duration) map[string]string {
+	return map[string]string{
+		"namespace": r.Namespace, "deployment": r.Deployment, "revision": revision, "replicaset": replicaSet,
+		"pods": measure.Pods(replicaSet), "commit": r.Commit, "step": fmt.Sprint(step), "window": measure.WindowText(window),
+	}
+}
+
+// Follow records the answers that have come, and judges each metric. Each answer is judged
+// before the next one is recorded. So windows that are answered together give the verdict that
+// they would have given one by one.
+func (t *Track) Follow(answers []Measured, of Release) {
+	for i := range t.Status.Metrics {
+		st := &t.Status.Metrics[i]
+		t.judge(st)
+		for {
+			next := t.Next(st, of)
+			if next == nil {
+				break
+			}
+			at := slices.IndexFunc(answers, func(a Measured) bool { return a.Key == next.Key })
+			if at < 0 || t.Now.Before(next.At) {
+				break
+			}
+			Record(t.Metric(st.Name), st, next, &answers[at])
+			t.judge(st)
+			if answers[at].Retrying {
+				break
+			}
+		}
+		t.timeUnknown(st)
+	}
+	t.conclude()
+}
+
+// judge sets the verdict of a metric.
+func (t *Track) judge(st *v1alpha1.MetricStatus) {
+	m := t.Metric(st.Name)
+	j := Judge(Case{Metric: m, Status: st, Planned: t.planned(m, st), Earlier: Earlier(t.Status, st.Name)})
+	st.Verdict, st.Reason, st.Message, st.P, st.Recorded = j.Verdict, j.Reason, j.Message, j.P, j.Recorded
+}
+
+// Earlier returns the record of a metric of earlier steps; nil without one.
+func Earlier(s *v1alpha1.AnalysisStatus, name string) *v1alpha1.MetricRecord {
+	for i := range s.Records {
+		if r := &s.Records[i]; r.Name == name && !r.Background {
+			return r
+		}
+	}
+	return nil
+}
+
+// timeUnknown has the clock of unknownDeadlineSeconds run from when the verdict was due.
+func (t *Track) timeUnknown(st *v1alpha1.MetricStatus) {
+	switch {
+	case st.Verdict != v1alpha1.VerdictUnknown || t.Now.Before(t.due(t.Metric(st.Name), st)):
+		st.UnknownTime = nil
+	case st.UnknownTime == nil:
+		st.UnknownTime = &metav1.Time{Time: t.Now}
+	}
+}
+
+// UnknownDeadline is how long a verdict may stay Unknown.
+func UnknownDeadline(a *v1alpha1.Analysis) time.Duration {
+	seconds := v1alpha1.DefaultUnknownDeadlineSeconds
+	if a.UnknownDeadlineSeconds != nil {
+		seconds = *a.UnknownDeadlineSeconds
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// expired reports whether a metric has been Unknown for too long.
+func (t *Track) expired(st *v1alpha1.MetricStatus) bool {
+	return st.UnknownTime != nil && t.Now.Sub(st.UnknownTime.Time) >= UnknownDeadline(t.Plan)
+}
+
+// Reasons of the verdict of a step.
+const (
+	// Passed: all metrics pass, or do not count.
+	Passed = "Passed"
+	// MetricsFail: a metric fails.
+	MetricsFail = "MetricsFail"
+	// DeadlineExceeded: a verdict has stayed Unknown for unknownDeadlineSeconds.
+	DeadlineExceeded = "UnknownDeadlineExceeded"
+)
+
+// conclude sums up the verdicts. Pass needs all metrics, and that the duration has passed.
+func (t *Track) conclude() {
+	s := t.Status
+	var failing, expired, open []string
+	for i := range s.Metrics {
+		st := &s.Metrics[i]
+		switch {
+		case slices.Contains(t.Overridden, st.Name) || st.Verdict == v1alpha1.VerdictPass:
+		case st.Verdict == v1alpha1.VerdictFail:
+			failing = append(failing, st.Message)
+		case t.expired(st) && t.Plan.OnUnknown == v1alpha1.UnknownPass:
+		case t.expired(st):
+			expired = append(expired, st.Message)
+		default:
+			open = append(open, st.Message)
+		}
+	}
+	switch {
+	case len(failing) > 0:
+		s.Verdict, s.Reason, s.Message = v1alpha1.VerdictFail, MetricsFail, join(failing)
+	case len(expired) > 0:
+		s.Verdict, s.Reason, s.Message = v1alpha1.VerdictUnknown, DeadlineExceeded, join(expired)
+	case len(open) > 0 || t.Step == nil || s.StartTime == nil || t.Now.Before(s.StartTime.Add(t.Step.Duration.Duration)):
+		s.Verdict, s.Reason, s.Message = v1alpha1.VerdictUnknown, Measuring, join(open)
+	default:
+		s.Verdict, s.Reason, s.Message = v1alpha1.VerdictPass, Passed, join(t.messages())
+	}
+}
+
+func (t *Track) messages() []string {
+	var all []string
+	for i := range t.Status.Metrics {
+		all = append(all, t.Status.Metrics[i].Message)
+	}
+	return all
+}
+
+// join names the first three, and how many more there are.
+func join(messages []string) string {
+	text := strings.Join(messages[:min(len(messages), 3)], "; ")
+	if n := len(messages) - 3; n > 0 {
+		text += fmt.Sprintf("; and %d more", n)
+	}
+	return text
+}
+
+// Wake returns the next time at which a verdict may change by itself; zero without one.
+func (t *Track) Wake() time.Time {
+	var wake time.Time
+	sooner := func(at time.Time) {
+		if at.After(t.Now) && (wake.IsZero() || at.Before(wake)) {
+			wake = at
+		}
+	}
+	if t.Step != nil && t.Status.StartTime != nil {
+		sooner(t.Status.StartTime.Add(t.Step.Duration.Duration))
+	}
+	for i := range t.Status.Metrics {
+		st := &t.Status.Metrics[i]
+		if st.Verdict != v1alpha1.VerdictUnknown {
+			continue
+		}
+		sooner(t.due(t.Metric(st.Name), st))
+		if st.UnknownTime != nil {
+			sooner(st.UnknownTime.Add(UnknownDeadline(t.Plan)))
+		}
+	}
+	return wake
+}
+
+// TimesUnknown reports whether a clock of unknownDeadlineSeconds runs.
+func TimesUnknown(s *v1alpha1.AnalysisStatus) bool {
+	return s != nil && slices.ContainsFunc(s.Metrics, func(m v1alpha1.MetricStatus) bool { return m.UnknownTime != nil })
+}
