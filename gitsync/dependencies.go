@@ -117,6 +117,7 @@ func rendersAsApplied(ctx context.Context, src *source, s *repository.Snapshot) 
 	}
 	r := &desired.Reader{
 		Snapshot: s, Source: src.gs, Mapper: src.mapper, Bases: src.bases(ctx), Folders: src.rendering.Folders(),
+		ProviderOf: src.options.ProviderOf,
 	}
 	d, rendered, err := r.Read(nil)
 	metrics.Rendered(src.name, rendered)

@@ -75,6 +75,9 @@ type Options struct {
 	// WebhookAddress is where to listen for webhooks, such as :9292; empty or
 	// "0": nowhere.
 	WebhookAddress string
+	// ProviderOf tells the providers of metrics that plans may name; nil: they are not
+	// checked.
+	ProviderOf plan.ProviderOf
 	// Selector picks the GitSources to work on by their labels; nil: all.
 	Selector labels.Selector
 	// UsedFor is how long a deleted GitSource that prunes waits for the pods that use its

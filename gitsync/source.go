@@ -154,7 +154,8 @@ func (src *source) reader(ctx context.Context, s *repository.Snapshot, by signer
 	}
 	return &desired.Reader{
 		Snapshot: s, Source: src.gs, Mapper: src.mapper, Bases: src.bases(ctx), Folders: src.rendering.Folders(),
-		Brought: src.cached.brought, Approved: src.cached.approved, Exceeded: src.cached.exceeded,
+		ProviderOf: src.options.ProviderOf,
+		Brought:    src.cached.brought, Approved: src.cached.approved, Exceeded: src.cached.exceeded,
 		Order: src.cached.order, Changes: src.cached.changes, Signatures: by,
 	}
 }

@@ -111,10 +111,37 @@ func DecodeApproval(o Object) (Approval, Problems) {
 		add("spec.commit", fmt.Sprintf("%q is not a commit", a.Spec.Commit),
 			"write spec.commit of the BatchRelease, or at least seven characters of it")
 	}
+	addOverride(&a, add)
 	if a.Spec.Step < 0 {
 		add("spec.step", fmt.Sprintf("%d: must not be negative", a.Spec.Step), "")
 	}
 	return a, ps
+}
+
+// addOverride adds what is wrong with the override of an approval.
+func addOverride(a *Approval, add func(field, fact, hint string)) {
+	o := a.Spec.Override
+	switch {
+	case o == nil:
+		return
+	case a.Spec.Commit == "":
+		add("spec.override", "is for a release", "write revision, commit and step, too")
+	case len(o.Metrics) == 0 || len(o.Metrics) > 12:
+		add("spec.override.metrics", "must have 1 to 12 names of metrics", "")
+	case strings.TrimSpace(o.Reason) == "" || len(o.Reason) > 512:
+		add("spec.override.reason", "must be set, to at most 512 characters", "")
+	}
+}
+
+// unknownMetric returns a name of an override that no metric of the plan has.
+func unknownMetric(r *Release, o *v1alpha1.Override) string {
+	for _, name := range o.Metrics {
+		a := r.Plan.Spec.Strategy.Analysis
+		if a == nil || !slices.ContainsFunc(a.Metrics, func(m v1alpha1.Metric) bool { return m.Name == name }) {
+			return name
+		}
+	}
+	return ""
 }
 
 // MatchApproval returns the one approval that counts for a release at its
@@ -135,6 +162,8 @@ func MatchApproval(r *Release, commit string, approvals []Approval) (*Approval, 
 				a.Spec.Commit, abbreviate(commit)), "replace it when that one is to be approved"))
 		case a.Spec.Step < 0 || a.Spec.Step > last:
 			ps = append(ps, a.Ignored("spec.step", fmt.Sprintf("%d: the plan has steps 0 to %d", a.Spec.Step, last), ""))
+		case a.Spec.Override != nil && unknownMetric(r, a.Spec.Override) != "":
+			ps = append(ps, a.Ignored("spec.override.metrics", fmt.Sprintf("the plan has no metric %s", unknownMetric(r, a.Spec.Override)), ""))
 		default:
 			fit = append(fit, a)
 		}

@@ -59,7 +59,7 @@ func (r *Release) String() string {
 }
 
 // pair decodes the plans and finds their Deployments.
-func (s *Set) pair(plans []Object, objects map[key]Object) Problems {
+func (s *Set) pair(plans []Object, objects map[key]Object, analyses *analyses, providers ProviderOf) Problems {
 	var ps Problems
 	by := map[key]Object{} // the plan that governs a Deployment
 	for _, o := range plans {
@@ -68,6 +68,7 @@ func (s *Set) pair(plans []Object, objects map[key]Object) Problems {
 		if p == nil {
 			continue
 		}
+		ps = append(ps, analyses.expand(p, o)...)
 		k := key{kindDeployment, p.Namespace, p.Spec.WorkloadRef.Name}
 		if other, ok := by[k]; ok {
 			ps = append(ps, o.problem(ReasonInvalidPlan, "spec.workloadRef",
@@ -83,6 +84,7 @@ func (s *Set) pair(plans []Object, objects map[key]Object) Problems {
 		}
 		r := Release{Plan: p, File: o.File, Deployment: d}
 		ps = append(ps, s.govern(&r, o)...)
+		ps = append(ps, r.checkSources(o, objects, providers)...)
 		s.Releases = append(s.Releases, r)
 	}
 	sortReleases(s.Releases)

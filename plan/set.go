@@ -24,6 +24,11 @@ type CollectOptions struct {
 	// Namespaced tells the scope of a kind. It is asked only for kinds that
 	// no CRD of the same set defines. Nil: all others are namespaced.
 	Namespaced func(schema.GroupVersionKind) (bool, error)
+	// CheckMetric checks the metrics of plans. Nil: only by what their types say.
+	CheckMetric MetricCheck
+	// ProviderOf tells the providers of the controller's configuration. Nil: they are not
+	// known, and not checked.
+	ProviderOf ProviderOf
 }
 
 // Set is what a commit says, ready to be applied.
@@ -64,7 +69,7 @@ var (
 // namespace, and pairs plans with Deployments. The objects given are not
 // changed. The error is [Problems]: all that is wrong, at once.
 func Collect(objects []Object, opts CollectOptions) (*Set, error) {
-	c := collector{opts: opts, scopes: definedScopes(objects), byKey: map[key]Object{}}
+	c := collector{opts: opts, scopes: definedScopes(objects), byKey: map[key]Object{}, analyses: map[key]Object{}}
 	for _, o := range objects {
 		c.add(o)
 	}
@@ -73,7 +78,9 @@ func Collect(objects []Object, opts CollectOptions) (*Set, error) {
 	}
 	s := &Set{Objects: c.objects, Ignored: c.ignored.Sorted(), autoscaled: autoscaled(c.objects)}
 	slices.SortStableFunc(s.Objects, func(a, b Object) int { return rank(a.groupKind()) - rank(b.groupKind()) })
-	c.problems = append(c.problems, s.pair(c.plans, c.byKey)...)
+	analyses, more := newAnalyses(c.analyses, opts.CheckMetric)
+	c.problems = append(c.problems, more...)
+	c.problems = append(c.problems, s.pair(c.plans, c.byKey, analyses, opts.ProviderOf)...)
 	if err := c.problems.Err(); err != nil {
 		return nil, err
 	}
@@ -84,6 +91,8 @@ type collector struct {
 	opts   CollectOptions
 	scopes map[schema.GroupKind]bool
 	byKey  map[key]Object
+	// analyses are the BatchAnalysis files. They are no objects to apply.
+	analyses map[key]Object
 
 	objects, plans []Object
 	ignored        Problems
@@ -111,6 +120,10 @@ func (c *collector) add(o Object) {
 	c.problems = append(c.problems, reserved(o)...)
 	if o.groupKind() == kindRelease {
 		c.plans = append(c.plans, o)
+		return
+	}
+	if o.groupKind() == kindAnalysis {
+		c.analyses[o.key()] = o
 		return
 	}
 	c.objects = append(c.objects, o)

@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/yamlnode"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
+	"github.com/tranche-dev/tranche/plan/queries"
 )
 
 func newLint() *cobra.Command {
@@ -117,7 +118,9 @@ func (l *linted) check(namespace string) plan.Problems {
 	}
 	objects, err := manifest.Render(l.fsys, l.at, manifest.RenderOptions{Skip: approvals})
 	problems := all(err)
-	set, err := plan.Collect(objects, plan.CollectOptions{Namespace: namespace, Namespaced: manifest.Namespaced})
+	set, err := plan.Collect(objects, plan.CollectOptions{
+		Namespace: namespace, Namespaced: manifest.Namespaced, CheckMetric: queries.Check,
+	})
 	for _, p := range all(err) {
 		if l.file == "" || !strings.Contains(p.Error(), "is rendered with it") {
 			problems = append(problems, p)

@@ -69,7 +69,7 @@ func (h *History) Given(c *Candidate, approval *plan.Approval) (*v1alpha1.Approv
 	}
 	return &v1alpha1.Approval{
 		Revision: approval.Spec.Revision, Commit: c.Commit, Step: approval.Spec.Step, Steps: steps,
-		ApprovedBy: h.approvedBy(approval.File, b), ApprovedIn: b.In,
+		ApprovedBy: h.approvedBy(approval.File, b), ApprovedIn: b.In, Override: approval.Spec.Override.DeepCopy(),
 	}, nil
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
+	"github.com/tranche-dev/tranche/plan/queries"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -48,6 +49,11 @@ type Reader struct {
 	Bases repository.FetchBase
 	// hasBases is true if a folder that was rendered has some.
 	hasBases bool
+	// ProviderOf tells the providers of metrics that the controller knows; nil: they are not
+	// checked.
+	ProviderOf plan.ProviderOf
+	// past: what is rendered was applied before, and its queries are not checked again.
+	past bool
 	// Folders renders a folder; nil: this process does.
 	Folders FolderRenderer
 
@@ -145,6 +151,9 @@ func (r *Reader) Render(t *gittree.Tree) (*plan.Set, error) {
 	if r.Mapper != nil {
 		options.Namespaced = r.namespaced
 	}
+	if !r.past {
+		options.CheckMetric, options.ProviderOf = queries.Check, r.ProviderOf
+	}
 	set, err := plan.Collect(objects, options)
 	if err != nil {
 		return nil, err
@@ -157,7 +166,7 @@ func (r *Reader) Render(t *gittree.Tree) (*plan.Set, error) {
 // It asks no cluster. The set is nil where the tree does not render, and failed says why.
 func (r *Reader) renderPast(t *gittree.Tree, of plumbing.Hash) (d State, failed, err error) {
 	past := *r
-	past.Mapper = nil
+	past.Mapper, past.past = nil, true
 	set, failed := past.Render(t)
 	switch {
 	case t.Err() != nil && !gittree.IsExceeded(t.Err()):

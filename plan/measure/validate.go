@@ -38,7 +38,10 @@ func Validate(s *v1alpha1.BatchStrategy, at *field.Path) field.ErrorList {
 	if len(a.Metrics) > maxMetrics {
 		errs = append(errs, field.Invalid(at.Child("metrics"), len(a.Metrics), fmt.Sprintf("must be at most %d metrics", maxMetrics)))
 	}
-	errs = append(errs, validateMetrics(a.Metrics, at.Child("metrics"))...)
+	errs = append(errs, ValidateMetrics(a.Metrics, at.Child("metrics"))...)
+	if len(a.From) > 0 { // what they bring is not known yet
+		return errs
+	}
 	for i, name := range a.Background {
 		where := at.Child("background").Index(i)
 		m := metricNamed(a, name)
@@ -163,8 +166,8 @@ func misfitsStep(m *v1alpha1.Metric, of time.Duration) string {
 	return ""
 }
 
-// validateMetrics checks metrics one by one.
-func validateMetrics(metrics []v1alpha1.Metric, at *field.Path) field.ErrorList {
+// ValidateMetrics checks metrics one by one.
+func ValidateMetrics(metrics []v1alpha1.Metric, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range metrics {
 		m, where := &metrics[i], at.Index(i)

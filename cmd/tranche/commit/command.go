@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
+	"github.com/tranche-dev/tranche/plan/queries"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -264,7 +265,7 @@ func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string) (*plan.Set, 
 		return nil, tree, err
 	}
 	set, err := plan.Collect(rendered, plan.CollectOptions{
-		Namespace: gs.Namespace, TargetNamespace: spec.TargetNamespace, Namespaced: manifest.Namespaced,
+		Namespace: gs.Namespace, TargetNamespace: spec.TargetNamespace, Namespaced: manifest.Namespaced, CheckMetric: queries.Check,
 	})
 	return set, tree, errors.Join(err, tree.Err())
 }
