@@ -42,6 +42,7 @@ func moves(t *testing.T, w *world, most int, changes []change) []move {
 			})
 		}
 	}
+	ms = append(ms, w.measured.moves(w, d)...)
 	if w.changes < most {
 		for _, c := range changes {
 			if c.can(w) {
@@ -133,6 +134,7 @@ func (e *exploration) ends(from *world, path *step) {
 	e.t.Helper()
 	w := from.clone()
 	w.approved = 100
+	w.measured.goesWell = true
 	var way []string
 	for last := ""; ; {
 		k := w.key()
@@ -176,7 +178,9 @@ func (w *world) settle(t *testing.T) {
 
 // goWell is a turn of everybody, with all pods coming up that can.
 func (w *world) goWell(t *testing.T) {
-	w.make(t, w.decide(), -1)
+	d := w.decide()
+	w.make(t, d, -1)
+	w.measured.goWell(w, d)
 	if w.observed != w.generation {
 		w.turnDeployment()
 	}
@@ -197,12 +201,16 @@ func (w *world) rests() bool {
 	if w.n == 0 && w.status.Reason == v1alpha1.ReasonScaledToZero {
 		return true
 	}
+	wanted := w.brought
+	if w.measured.analysed(w) && w.status.FailedRevision == hashes[w.brought] {
+		wanted = 0 // it was rolled back
+	}
 	for i, rs := range w.sets {
-		if i != w.brought && rs.size > 0 {
+		if i != wanted && rs.size > 0 {
 			return false
 		}
 	}
-	return w.status.Phase == v1alpha1.PhaseCompleted && !w.held && !w.paused && !w.recreate && w.template == w.brought && w.sets[w.brought].size == w.n
+	return w.status.Phase == v1alpha1.PhaseCompleted && !w.held && !w.paused && !w.recreate && w.template == wanted && w.sets[wanted].size == w.n
 }
 
 // followsReplicas reports whether there are N pods, or one more where one other

@@ -45,6 +45,8 @@ type world struct {
 	badPlan  bool // its steps go down
 	scaled   int  // how often N has changed
 
+	measured measuredWorld // what was measured; empty without an analysis
+
 	fights []string
 	path   *step // how it came about, for the message of a failed check
 }
@@ -178,6 +180,7 @@ func (w *world) observe() engine.Observed {
 		o.Release.Spec.Strategy.Steps = []v1alpha1.Step{{Replicas: intstr.FromInt32(2)}, {Replicas: intstr.FromInt32(1)}, {Replicas: plan.Full}}
 	}
 	o.Release.Spec.Commit = w.commit()
+	w.measured.observe(w, &o)
 	if w.approved >= 0 {
 		o.Release.Spec.Approval = &v1alpha1.Approval{Revision: hashes[w.brought], Commit: o.Release.Spec.Commit, Step: w.approved}
 	}
@@ -513,16 +516,20 @@ func (w *world) key() string {
 	ended := slices.Contains(s.EndedReleases, v1alpha1.ReleaseName{Revision: hashes[w.brought], Commit: w.commit()})
 	return fmt.Sprint(w.n, w.template, w.paused, w.recreate, w.held, w.generation == w.observed, w.brought, w.approved, w.spec.Paused, w.sets, w.records, w.releasing,
 		s.CurrentStepIndex, s.CurrentStepState, s.Phase, s.RollingBack, s.UpdateRevision, s.StableRevision, s.FailedRevision, w.changes, w.badPlan,
-		s.OpenedReplicas, s.BeganFull, s.CurrentStepTarget > 0, current(s.UpdateCommit), current(s.FailedCommit), s.Approval != nil, s.RequestedApproval != nil, ended)
+		s.OpenedReplicas, s.BeganFull, s.CurrentStepTarget > 0, current(s.UpdateCommit), current(s.FailedCommit), s.Approval != nil, s.RequestedApproval != nil, ended) +
+		w.measured.key(w)
 }
 
-func (w *world) decide() engine.Decision { return engine.Decide(w.observe(), epoch) }
+func (w *world) decide() engine.Decision {
+	return engine.Decide(w.observe(), epoch.Add(w.measured.now))
+}
 
 // make makes the first k writes of a round; k < 0: all, and the status.
 func (w *world) make(t *testing.T, d engine.Decision, k int) {
 	start := w.clone()
 	for i, a := range d.Actions {
 		if i == k {
+			w.measured.answers = nil // they were in the memory of the process
 			return
 		}
 		before := w.clone()
@@ -534,6 +541,7 @@ func (w *world) make(t *testing.T, d engine.Decision, k int) {
 		w.status = d.Status
 		w.status.History = nil
 		w.checkTarget(t, start)
+		w.measured.wrote(t, start, w)
 	}
 }
 

@@ -70,6 +70,9 @@ func analysed(p *position.Position) *Gate {
 	}
 	n := p.Status.CurrentStepIndex
 	if p.Parked() {
+		if overridesAll(p, step) {
+			return &Gate{Open: true}
+		}
 		return &Gate{Reason: v1alpha1.ReasonWaitingForAnalysis,
 			Message: fmt.Sprintf("%s; step %d has no pod with maxSurge 0 to measure; override it to go on", p.Progress(), n)}
 	}
@@ -82,6 +85,16 @@ func analysed(p *position.Position) *Gate {
 	}
 	g := &Gate{Open: true, Reason: v1alpha1.ReasonAnalysisPassed, Message: fmt.Sprintf("step %d of %s: %s", n, p.Goal.Name, s.Message)}
 	return g
+}
+
+// overridesAll reports whether an override names all metrics of the step.
+func overridesAll(p *position.Position, step *v1alpha1.StepAnalysis) bool {
+	o := OverrideOf(p)
+	if o == nil {
+		return false
+	}
+	t := verdict.Track{Plan: p.Spec.Strategy.Analysis, Step: step}
+	return !slices.ContainsFunc(t.StepMetrics(), func(name string) bool { return !slices.Contains(o.Metrics, name) })
 }
 
 // soFar says until when is measured, and what was.

@@ -34,12 +34,12 @@ func (t *Track) Metric(name string) *v1alpha1.Metric {
 	return nil
 }
 
-// names returns the metrics of the step.
-func (t *Track) names() []string {
-	if t.Step == nil || len(t.Step.Metrics) > 0 {
-		if t.Step == nil {
-			return nil
-		}
+// StepMetrics names the metrics of the step.
+func (t *Track) StepMetrics() []string {
+	switch {
+	case t.Step == nil:
+		return nil
+	case len(t.Step.Metrics) > 0:
 		return t.Step.Metrics
 	}
 	var all []string
@@ -73,7 +73,7 @@ func (t *Track) Arrange() {
 		}
 	}
 	if t.Step != nil {
-		arrange(t.names(), false, t.Status.StartTime)
+		arrange(t.StepMetrics(), false, t.Status.StartTime)
 	}
 	arrange(t.Plan.Background, true, t.Status.BackgroundStartTime)
 	t.Status.Metrics = arranged

@@ -1,0 +1,252 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/engine/verdict"
+)
+
+// measuredWorld is what is measured in a world: the time, the answers that a process has in
+// its memory, and the oracle's own account of those that a status was written of.
+type measuredWorld struct {
+	now      time.Duration
+	answers  []engine.Measured
+	override bool // of all metrics, for the present step
+	goesWell bool // each measurement is answered well from now on, and overridden
+	log      []measuredAnswer
+	unknowns int // answers without a value that may come yet
+	expired  bool
+}
+
+// measuredAnswer is an answer that a status was written of, by what the question named.
+type measuredAnswer struct {
+	revision, commit, metric string
+	step, round, n           int32
+	value                    string
+}
+
+const (
+	valueGood, valueBad, valueUnknown = "1", "9", ""
+	windowLength                      = 10 * time.Second
+	expiry                            = 1000 * time.Second
+)
+
+// withAnalysis gives steps an analysis of two windows of one metric, with the limit 5.
+func withAnalysis(w *world, a v1alpha1.Analysis, steps ...int) *world {
+	limit, zero, deadline := v1alpha1.Decimal("5"), metav1.Duration{}, int32(864000)
+	a.Metrics = []v1alpha1.Metric{{
+		Name: "errors", Prometheus: &v1alpha1.PrometheusMetric{Provider: "p", Query: `errors{pod=~"$(pods)"}`}, Max: &limit,
+		Interval: &metav1.Duration{Duration: windowLength}, Delay: &zero,
+	}}
+	seconds := int32(expiry / time.Second / 2)
+	a.UnknownDeadlineSeconds = &seconds
+	w.spec.Strategy.Analysis, w.spec.Strategy.ProgressDeadlineSeconds = &a, &deadline
+	for _, i := range steps {
+		w.spec.Strategy.Steps[i].Analysis = &v1alpha1.StepAnalysis{Duration: metav1.Duration{Duration: 2 * windowLength}}
+	}
+	return w
+}
+
+func (m *measuredWorld) analysed(w *world) bool { return w.spec.Strategy.Analysis != nil }
+
+// observe adds what the world knows of measurements.
+func (m *measuredWorld) observe(w *world, o *engine.Observed) {
+	if !m.analysed(w) {
+		return
+	}
+	o.Measured = m.answers
+	if m.override || m.goesWell {
+		o.Release.Spec.Approval = &v1alpha1.Approval{
+			Revision: hashes[w.brought], Commit: w.commit(), Step: w.status.CurrentStepIndex, Override: &v1alpha1.Override{Metrics: []string{"errors"}, Reason: "known"},
+		}
+	}
+}
+
+// key tells states apart.
+func (m *measuredWorld) key(w *world) string {
+	if !m.analysed(w) {
+		return ""
+	}
+	since := func(t *metav1.Time) time.Duration {
+		if t == nil {
+			return -1
+		}
+		return min(epoch.Add(m.now).Sub(t.Time), expiry) // more makes no difference
+	}
+	var b strings.Builder
+	fmt.Fprint(&b, "|", len(m.answers), m.override, m.unknowns, m.expired)
+	for _, a := range m.answers {
+		fmt.Fprint(&b, a.Step, a.Update)
+	}
+	if s := w.status.Analysis; s != nil {
+		fmt.Fprint(&b, s.Step, since(s.StartTime), since(s.BackgroundStartTime), s.Verdict, s.Reason)
+		for _, x := range s.Metrics {
+			next := x.Next
+			if x.Background { // its windows go on for ever, and all are alike
+				next, x.Count = 0, min(x.Count, 1)
+			}
+			fmt.Fprint(&b, x.Name, x.Background, x.Verdict, next, x.Count, x.UpdateValues, since(x.UnknownTime))
+		}
+	}
+	return b.String()
+}
+
+// moves are the answers that may come for a question: good, bad or none. Time passes until the
+// question may be asked. Then more passes than a verdict may stay Unknown.
+func (m *measuredWorld) moves(w *world, d engine.Decision) []move {
+	if !m.analysed(w) || len(m.answers) > 0 {
+		return nil
+	}
+	var ms []move
+	for _, q := range d.Measure {
+		for _, value := range []string{valueGood, valueBad, valueUnknown} {
+			if value == valueUnknown && m.unknowns == 0 {
+				continue
+			}
+			ms = append(ms, move{name: fmt.Sprintf("answer %q to %s", value, q.Key), do: func(_ *testing.T, w *world) { w.measured.answer(q, value) }})
+		}
+	}
+	if !m.expired {
+		ms = append(ms, move{name: "time passes", do: func(_ *testing.T, w *world) { w.measured.now += expiry; w.measured.expired = true }})
+	}
+	return ms
+}
+
+func (m *measuredWorld) answer(q engine.Measurement, value string) {
+	m.now = max(m.now, q.At.Sub(epoch))
+	a := &verdict.Answer{Values: []string{value}}
+	if value == valueUnknown {
+		m.unknowns--
+		a = &verdict.Answer{Unknown: verdict.NoData}
+	}
+	m.answers = append(slices.Clone(m.answers), engine.Measured{Key: q.Key, Update: a, Stable: &verdict.Answer{Values: []string{valueGood}}})
+}
+
+// goWell answers what is asked, and lets time pass.
+func (m *measuredWorld) goWell(w *world, d engine.Decision) {
+	if !m.analysed(w) {
+		return
+	}
+	m.answers = nil
+	for _, q := range d.Measure {
+		m.answer(q, valueGood)
+	}
+	if d.Wait > 0 && w.status.CurrentStepState == v1alpha1.StepBlocking {
+		m.now += 2 * windowLength
+	}
+}
+
+// override of the current step is a commit.
+func override() change {
+	return change{"override", func(w *world) bool { return !w.measured.override }, func(w *world) { w.measured.override = true }}
+}
+
+// wrote takes the answers for stored, and judges what the new status opens: by the answers that
+// the oracle has given, and never by what the status says of them.
+func (m *measuredWorld) wrote(t *testing.T, before, w *world) {
+	t.Helper()
+	if !m.analysed(w) {
+		return
+	}
+	for _, a := range m.answers {
+		value := valueUnknown
+		if a.Update.Unknown == "" {
+			value = a.Update.Values[0]
+		}
+		m.log = append(slices.Clone(m.log), measuredAnswer{a.Revision, a.Commit, a.Metric, a.Step, a.Round, a.N, value})
+	}
+	overridden := before.measured.override || m.override || m.goesWell
+	m.answers, m.override = nil, m.override && w.status.CurrentStepIndex == before.status.CurrentStepIndex
+	s, was := &w.status, &before.status
+	same := s.UpdateCommit == was.UpdateCommit && s.UpdateRevision == was.UpdateRevision && !was.RollingBack
+	plan := w.spec.Strategy.Analysis
+	good, bad := m.evidence(was)
+	if failed := s.FailedRevision != "" && was.FailedRevision == ""; failed {
+		byUnknown := plan.OnUnknown == v1alpha1.UnknownRollback && m.expired
+		if plan.Mode == v1alpha1.AnalysisObserve || bad == 0 && !byUnknown {
+			t.Fatalf("I13: rolled back with %d bad answers\npath %s\nfrom %s\nto   %s", bad, w.path, before, w)
+		}
+	}
+	if !same || was.BeganFull || plan.Mode == v1alpha1.AnalysisObserve {
+		return
+	}
+	i := int(was.CurrentStepIndex)
+	last := i == len(w.spec.Strategy.Steps)-1
+	opened := !s.RollingBack && (int(s.CurrentStepIndex) > i || last && s.Phase == v1alpha1.PhaseFinalizing && was.Phase != s.Phase)
+	if !opened || w.spec.Strategy.Steps[i].Analysis == nil {
+		return
+	}
+	byUnknown := plan.OnUnknown == v1alpha1.UnknownPass && m.expired && bad == 0
+	if (good < 2 || bad > 0) && !overridden && !byUnknown {
+		t.Fatalf("I11: the gate of step %d opened with %d good and %d bad answers\npath %s\nfrom %s\nto   %s", i, good, bad, w.path, before, w)
+	}
+}
+
+// evidence counts the good and the bad answers about the step that a status is at.
+func (m *measuredWorld) evidence(s *v1alpha1.BatchReleaseStatus) (good, bad int) {
+	seen := map[measuredAnswer]bool{}
+	round := int32(0)
+	of := func(a measuredAnswer) bool {
+		return a.revision == s.UpdateRevision && a.commit == s.UpdateCommit && (a.step == s.CurrentStepIndex || a.step < 0)
+	}
+	for _, a := range m.log {
+		if of(a) && a.step >= 0 {
+			round = max(round, a.round)
+		}
+	}
+	for _, a := range m.log {
+		if !of(a) || a.step >= 0 && a.round != round || seen[a] {
+			continue
+		}
+		seen[a] = true
+		switch {
+		case a.value == valueBad:
+			bad++
+		case a.value == valueGood && a.step >= 0:
+			good++
+		}
+	}
+	return good, bad
+}
+
+// TestExploreAnalysis visits all interleavings of small releases whose gates measure. Each
+// question is answered well, badly or not at all, at any moment, and a crash forgets answers.
+// The oracle knows which answers a status was written of. Gates open by these alone (I11), and
+// nothing is rolled back for an answer that says nothing (I13).
+func TestExploreAnalysis(t *testing.T) {
+	t.Parallel()
+	policies := map[string]v1alpha1.Analysis{
+		"hold":             {},
+		"roll back":        {OnFailure: v1alpha1.FailureRollback},
+		"unknown back":     {OnFailure: v1alpha1.FailureRollback, OnUnknown: v1alpha1.UnknownRollback},
+		"unknown passes":   {OnUnknown: v1alpha1.UnknownPass},
+		"observe":          {Mode: v1alpha1.AnalysisObserve, OnFailure: v1alpha1.FailureRollback, OnUnknown: v1alpha1.UnknownRollback},
+		"background":       {Background: []string{"errors"}},
+		"background, back": {OnFailure: v1alpha1.FailureRollback, Background: []string{"errors"}},
+	}
+	for name, a := range policies {
+		for n := int32(1); n <= 2; n++ {
+			for _, bounds := range [][2]int32{{0, 1}, {1, 0}} {
+				for _, steps := range [][]int{{0}, {1}, {0, 1}} {
+					t.Run(fmt.Sprintf("%s N=%d bounds %v steps %v", name, n, bounds, steps), func(t *testing.T) {
+						t.Parallel()
+						start := withAnalysis(newWorld(n, bounds[0], bounds[1], "1", "100%"), a, steps...)
+						start.brought, start.measured.unknowns = 1, 1
+						e := &exploration{t: t, most: 1, seen: map[string]bool{}, ending: map[string]bool{},
+							changes: []change{bring(0), bring(2), approve(0), override(), scaleTo(0), scaleTo(n + 2)}}
+						e.from(start)
+						t.Logf("%d states", len(e.seen))
+					})
+				}
+			}
+		}
+	}
+}
