@@ -1,0 +1,214 @@
+package prometheus
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tranche-dev/tranche/rollout/analysis/outbound"
+	"github.com/tranche-dev/tranche/rollout/analysis/unknown"
+)
+
+// Server is one server.
+type Server struct {
+	Client *outbound.Client
+	// Address is where /api/v1/query is below, as https://prometheus.example.org/tenant.
+	Address string
+	// Header is sent with each query, as for the credentials.
+	Header http.Header
+}
+
+// Value asks for the value of a query at a time.
+func (s Server) Value(ctx context.Context, query string, at time.Time) (float64, error) {
+	data, err := s.ask(ctx, "query", url.Values{"query": {query}, "time": {seconds(at)}})
+	if err != nil {
+		return 0, err
+	}
+	switch data.ResultType {
+	case "scalar":
+		var p point
+		if json.Unmarshal(data.Result, &p) != nil {
+			return 0, unknown.New(unknown.NotAnAnswer, "the scalar is not a time and a number")
+		}
+		return finite(p.value)
+	case "vector":
+		var series []struct{ Value *point }
+		if json.Unmarshal(data.Result, &series) != nil {
+			return 0, unknown.New(unknown.NotAnAnswer, "the result is not a vector")
+		}
+		if err := one(len(series)); err != nil {
+			return 0, err
+		}
+		if series[0].Value == nil {
+			return 0, unknown.New(unknown.NotAnAnswer, "the series has no number, as one of a native histogram")
+		}
+		return finite(series[0].Value.value)
+	}
+	return 0, unknown.New(unknown.NotAnAnswer, "the result is neither a vector nor a scalar")
+}
+
+// Samples asks for the values of a query at from+step, from+2·step and so on, up to to. A
+// value that is NaN is left out, because a quantile of no requests is NaN.
+func (s Server) Samples(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]float64, error) {
+	data, err := s.ask(ctx, "query_range", url.Values{
+		"query": {query}, "start": {seconds(from.Add(step))}, "end": {seconds(to)}, "step": {formatSeconds(step)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	var series []struct{ Values []point }
+	if data.ResultType != "matrix" || json.Unmarshal(data.Result, &series) != nil {
+		return nil, unknown.New(unknown.NotAnAnswer, "the result is not a matrix")
+	}
+	if err := one(len(series)); err != nil {
+		return nil, err
+	}
+	values := make([]float64, 0, len(series[0].Values))
+	for _, p := range series[0].Values {
+		switch {
+		case math.IsNaN(p.value):
+		case math.IsInf(p.value, 0):
+			return nil, unknown.Passing(unknown.Infinite, "")
+		default:
+			values = append(values, p.value)
+		}
+	}
+	switch {
+	case len(series[0].Values) == 0:
+		return nil, unknown.Passing(unknown.NoData, "")
+	case len(values) == 0:
+		return nil, unknown.Passing(unknown.NotANumber, "")
+	}
+	return values, nil
+}
+
+// one returns an error unless there is exactly one series.
+func one(series int) error {
+	switch {
+	case series == 0:
+		return unknown.Passing(unknown.NoData, "")
+	case series > 1:
+		return unknown.New(unknown.SeveralSeries, strconv.Itoa(series)+" series; aggregate them in the query, as by sum()")
+	}
+	return nil
+}
+
+func finite(value float64) (float64, error) {
+	switch {
+	case math.IsNaN(value):
+		return 0, unknown.Passing(unknown.NotANumber, "")
+	case math.IsInf(value, 0):
+		return 0, unknown.Passing(unknown.Infinite, "")
+	}
+	return value, nil
+}
+
+// point is a time and a number in quotes: [1435781430.781, "1"].
+type point struct{ value float64 }
+
+var errPoint = errors.New("not a time and a number")
+
+func (p *point) UnmarshalJSON(text []byte) error {
+	var pair []json.RawMessage
+	if err := json.Unmarshal(text, &pair); err != nil {
+		return errPoint
+	}
+	var at float64
+	var number string
+	if len(pair) != 2 || json.Unmarshal(pair[0], &at) != nil || json.Unmarshal(pair[1], &number) != nil || number == "" {
+		return errPoint
+	}
+	// ParseFloat also takes hexadecimal numbers, underscores and words that no server sends.
+	value, err := strconv.ParseFloat(number, 64)
+	if special := slices.Contains([]string{"NaN", "+Inf", "-Inf", "Inf"}, number); err != nil || !special && strings.Trim(number, "0123456789+-.eE") != "" {
+		return errPoint
+	}
+	p.value = value
+	return nil
+}
+
+// reply is the envelope of each answer.
+type reply struct {
+	Status    string          `json:"status"`
+	Data      *data           `json:"data"`
+	ErrorType string          `json:"errorType"`
+	Warnings  []string        `json:"warnings"`
+	Partial   bool            `json:"isPartial"` // of VictoriaMetrics
+	Error     json.RawMessage `json:"error"`
+}
+
+type data struct {
+	ResultType string          `json:"resultType"`
+	Result     json.RawMessage `json:"result"`
+}
+
+// ask sends a query. Its parameters are in the body, because a query may be longer than a URL.
+func (s Server) ask(ctx context.Context, path string, form url.Values) (*data, error) {
+	form.Set("partial_response", "false") // Thanos leaves out stores that do not answer, unless it is asked not to
+	to := strings.TrimRight(s.Address, "/") + "/api/v1/" + path
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, unknown.New(unknown.AddressRefused, "the address is not a URL")
+	}
+	for name, values := range s.Header {
+		r.Header[name] = values
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	answer, err := s.Client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := answer.CheckClock(); err != nil {
+		return nil, err
+	}
+	return read(answer.Body)
+}
+
+// read reads the envelope of an answer.
+func read(body []byte) (*data, error) {
+	var got reply
+	d := json.NewDecoder(bytes.NewReader(body))
+	if err := d.Decode(&got); err != nil {
+		return nil, unknown.Passing(unknown.NotAnAnswer, "the answer is not JSON of Prometheus' API")
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, unknown.Passing(unknown.NotAnAnswer, "the answer is longer than one JSON object")
+	}
+	switch {
+	case got.Status == "error":
+		return nil, unknown.New(unknown.QueryRefused, errorType(got.ErrorType))
+	case got.Status != "success" || got.Data == nil || got.Data.Result == nil:
+		return nil, unknown.Passing(unknown.NotAnAnswer, "the answer is not JSON of Prometheus' API")
+	case len(got.Warnings) > 0:
+		return nil, unknown.Passing(unknown.PartialAnswer, strconv.Itoa(len(got.Warnings))+" warnings of the server")
+	case got.Partial:
+		return nil, unknown.Passing(unknown.PartialAnswer, "the server says isPartial")
+	}
+	return got.Data, nil
+}
+
+// errorType returns the kind of an error, where it is one that Prometheus documents.
+func errorType(kind string) string {
+	if slices.Contains([]string{"timeout", "canceled", "execution", "bad_data", "internal", "unavailable", "not_found", "not_acceptable"}, kind) {
+		return "the server says " + kind
+	}
+	return ""
+}
+
+// seconds formats a time as Prometheus reads it, to the millisecond.
+func seconds(t time.Time) string {
+	return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64)
+}
+
+func formatSeconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
+}
