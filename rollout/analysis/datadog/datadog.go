@@ -39,7 +39,7 @@ func (s Server) Points(ctx context.Context, query string, from, to time.Time) ([
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(address, "/")+"/api/v1/query?"+form.Encode(), nil)
 	if err != nil {
-		return nil, unknown.New(unknown.AddressRefused, "the address is not a URL")
+		return nil, unknown.New(unknown.ProviderRefused, "the address is not a URL")
 	}
 	r.Header.Set("DD-API-KEY", s.APIKey)
 	r.Header.Set("DD-APPLICATION-KEY", s.ApplicationKey)
@@ -72,31 +72,31 @@ func read(body []byte, from, to time.Time) ([]float64, error) {
 	var got reply
 	switch err := json.Unmarshal(body, &got); {
 	case err != nil:
-		return nil, unknown.Passing(unknown.NotAnAnswer, "the answer is not JSON of Datadog's API")
+		return nil, unknown.Passing(unknown.BadAnswer, "the answer is not JSON of Datadog's API")
 	case got.Status == "error", got.Error != "":
-		return nil, unknown.New(unknown.QueryRefused, "Datadog says that the query is in error")
+		return nil, unknown.New(unknown.ProviderRefused, "Datadog says that the query is in error")
 	case got.Status != "ok":
-		return nil, unknown.Passing(unknown.NotAnAnswer, "the answer is not JSON of Datadog's API")
+		return nil, unknown.Passing(unknown.BadAnswer, "the answer is not JSON of Datadog's API")
 	case len(got.Series) == 0:
-		return nil, unknown.Passing(unknown.NoData, "")
+		return nil, unknown.New(unknown.NoData, "the answer has no point in the window")
 	case len(got.Series) > 1:
 		return nil, unknown.New(unknown.SeveralSeries, strconv.Itoa(len(got.Series))+" series; aggregate them in the query")
 	}
 	var values []float64
 	for _, p := range got.Series[0].Points {
 		if len(p) != 2 || p[0] == nil {
-			return nil, unknown.Passing(unknown.NotAnAnswer, "a point is not a time and a number")
+			return nil, unknown.Passing(unknown.BadAnswer, "a point is not a time and a number")
 		}
 		if at := *p[0]; p[1] == nil || at < float64(from.UnixMilli()) || at >= float64(to.UnixMilli()) {
 			continue
 		}
 		if math.IsInf(*p[1], 0) || math.IsNaN(*p[1]) { // JSON has neither; the decoder may change
-			return nil, unknown.Passing(unknown.Infinite, "")
+			return nil, unknown.New(unknown.NotANumber, "the value is infinite")
 		}
 		values = append(values, *p[1])
 	}
 	if len(values) == 0 {
-		return nil, unknown.Passing(unknown.NoData, "")
+		return nil, unknown.New(unknown.NoData, "the answer has no point in the window")
 	}
 	return values, nil
 }

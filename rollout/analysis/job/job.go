@@ -63,9 +63,9 @@ func (r *Run) Poll(ctx context.Context) (bool, error) {
 	owned := slices.ContainsFunc(j.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == r.Owner.UID })
 	switch {
 	case !owned || j.Labels[LabelMeasurement] != r.Key:
-		return false, unknown.New(unknown.JobNotCreated, "a Job of another origin has the name "+r.Job.Name)
+		return false, unknown.New(unknown.JobNotRun, "a Job of another origin has the name "+r.Job.Name)
 	case j.DeletionTimestamp != nil:
-		return false, unknown.New(unknown.JobWithoutResult, "the Job was deleted")
+		return false, unknown.New(unknown.JobNotRun, "the Job was deleted")
 	}
 	return r.result(ctx, &j)
 }
@@ -79,23 +79,31 @@ func (r *Run) result(ctx context.Context, j *batchv1.Job) (bool, error) {
 			return true, nil
 		case c.Type == batchv1.JobFailed && c.Reason == batchv1.JobReasonPodFailurePolicy:
 			if r.ranOutOfMemory(ctx, j) {
-				return false, unknown.New(unknown.JobWithoutResult, "OOMKilled")
+				return false, unknown.New(unknown.JobNotRun, "OOMKilled")
 			}
 			return false, nil
 		case c.Type == batchv1.JobFailed && c.Reason == batchv1.JobReasonDeadlineExceeded:
-			return false, unknown.New(unknown.JobDeadline, r.waits)
+			return false, unknown.New(unknown.JobNotRun, r.late())
 		case c.Type == batchv1.JobFailed:
-			return false, unknown.New(unknown.JobWithoutResult, r.ending(ctx, j))
+			return false, unknown.New(unknown.JobNotRun, r.ending(ctx, j))
 		}
 	}
 	age := r.Now().Sub(j.CreationTimestamp.Time)
 	if age > r.Timeout+grace {
-		return false, unknown.New(unknown.JobDeadline, r.waits)
+		return false, unknown.New(unknown.JobNotRun, r.late())
 	}
 	if age > explainAfter {
 		r.explain(ctx, j)
 	}
 	return false, &unknown.Error{Pending: true, Retry: true, Detail: r.waits}
+}
+
+// late says that the Job did not end in time, and for what it waited.
+func (r *Run) late() string {
+	if r.waits != "" {
+		return "the Job did not end in time: " + r.waits
+	}
+	return "the Job did not end in time"
 }
 
 // create makes the Job.
@@ -104,7 +112,7 @@ func (r *Run) create(ctx context.Context) error {
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Job.Namespace, Name: r.From}, &from)
 	switch {
 	case apierrors.IsNotFound(err):
-		return unknown.Passing(unknown.JobNotCreated, "CronJob "+r.From+" not found")
+		return unknown.Passing(unknown.JobNotRun, "CronJob "+r.From+" not found")
 	case err != nil:
 		return r.apiError(err, "get CronJobs")
 	}
@@ -162,9 +170,9 @@ func set(m *map[string]string, key, value string) {
 func (r *Run) apiError(err error, what string) error {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return unknown.Passing(unknown.JobNotCreated, "the account of the release may not "+what)
+		return unknown.Passing(unknown.JobNotRun, "the account of the release may not "+what)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return unknown.New(unknown.JobNotCreated, "the API server refuses the Job of CronJob "+r.From+" as not valid")
+		return unknown.New(unknown.JobNotRun, "the API server refuses the Job of CronJob "+r.From+" as not valid")
 	}
 	return unknown.Passing(unknown.ProviderUnavailable, "the API server does not answer as expected")
 }

@@ -38,7 +38,7 @@ func (c *Client) Do(r *http.Request) (*Answer, error) {
 	case err != nil:
 		return nil, failure(ctx, err)
 	case len(body) > maxBody:
-		return nil, unknown.New(unknown.TooLarge, "the answer has more than 1 MiB")
+		return nil, unknown.New(unknown.BadAnswer, "the answer has more than 1 MiB")
 	}
 	a := &Answer{Status: response.StatusCode, Body: body}
 	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
@@ -66,21 +66,21 @@ func (c *Client) statusError(r *http.Response) error {
 	status := fmt.Sprintf("HTTP %d", r.StatusCode)
 	switch code := r.StatusCode; {
 	case code == http.StatusTooManyRequests:
-		e := unknown.Passing(unknown.RateLimited, status)
+		e := unknown.Passing(unknown.ProviderUnavailable, status+": too many requests")
 		e.After = c.retryAfter(r.Header)
 		return e
 	case code == http.StatusRequestTimeout, code == http.StatusGatewayTimeout:
-		return unknown.Passing(unknown.Timeout, status)
+		return unknown.Passing(unknown.ProviderUnavailable, status+": timeout")
 	case code >= 500:
 		e := unknown.Passing(unknown.ProviderUnavailable, status)
 		e.After = c.retryAfter(r.Header)
 		return e
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
-		return unknown.New(unknown.QueryRefused, status+"; check the credentials and the rights of their user")
+		return unknown.New(unknown.ProviderRefused, status+"; check the credentials and the rights of their user")
 	case code >= 400:
-		return unknown.New(unknown.QueryRefused, status)
+		return unknown.New(unknown.ProviderRefused, status)
 	case code >= 300:
-		return unknown.New(unknown.NotAnAnswer, status+"; redirects are not followed, name the server itself")
+		return unknown.New(unknown.BadAnswer, status+"; redirects are not followed, name the server itself")
 	}
 	return nil
 }

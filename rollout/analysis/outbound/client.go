@@ -112,13 +112,13 @@ func (c *Clients) make(trusted bool, certificates TLS) (*Client, error) {
 	if len(certificates.CA) > 0 {
 		secure.RootCAs = x509.NewCertPool()
 		if !secure.RootCAs.AppendCertsFromPEM(certificates.CA) {
-			return nil, unknown.New(unknown.CredentialsUnreadable, "ca.crt has no certificate")
+			return nil, unknown.New(unknown.SecretNotReadable, "ca.crt has no certificate")
 		}
 	}
 	if len(certificates.Certificate)+len(certificates.Key) > 0 {
 		pair, err := tls.X509KeyPair(certificates.Certificate, certificates.Key)
 		if err != nil { // its text is of parts of the key
-			return nil, unknown.New(unknown.CredentialsUnreadable, "tls.crt and tls.key are not a certificate and its key")
+			return nil, unknown.New(unknown.SecretNotReadable, "tls.crt and tls.key are not a certificate and its key")
 		}
 		secure.Certificates = []tls.Certificate{pair}
 	}
@@ -158,10 +158,10 @@ func failure(ctx context.Context, err error) *unknown.Error {
 	timeout, ok := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, errRefused):
-		return unknown.New(unknown.AddressRefused,
+		return unknown.New(unknown.ProviderRefused,
 			"the address is loopback, link-local, of a metadata service, or outside of --analysis-networks")
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), ok && timeout.Timeout():
-		return unknown.Passing(unknown.Timeout, "the server did not answer in time")
+		return unknown.Passing(unknown.ProviderUnavailable, "the server did not answer in time")
 	case errors.As(err, &resolving) && resolving.IsNotFound:
 		return unknown.Passing(unknown.ProviderUnavailable, "the name of the server is not known")
 	case errors.As(err, &resolving):

@@ -37,23 +37,23 @@ func (s Server) Value(ctx context.Context, query string, at time.Time) (float64,
 	case "scalar":
 		var p point
 		if json.Unmarshal(data.Result, &p) != nil {
-			return 0, unknown.New(unknown.NotAnAnswer, "the scalar is not a time and a number")
+			return 0, unknown.New(unknown.BadAnswer, "the scalar is not a time and a number")
 		}
 		return finite(p.value)
 	case "vector":
 		var series []struct{ Value *point }
 		if json.Unmarshal(data.Result, &series) != nil {
-			return 0, unknown.New(unknown.NotAnAnswer, "the result is not a vector")
+			return 0, unknown.New(unknown.BadAnswer, "the result is not a vector")
 		}
 		if err := one(len(series)); err != nil {
 			return 0, err
 		}
 		if series[0].Value == nil {
-			return 0, unknown.New(unknown.NotAnAnswer, "the series has no number, as one of a native histogram")
+			return 0, unknown.New(unknown.BadAnswer, "the series has no number, as one of a native histogram")
 		}
 		return finite(series[0].Value.value)
 	}
-	return 0, unknown.New(unknown.NotAnAnswer, "the result is neither a vector nor a scalar")
+	return 0, unknown.New(unknown.BadAnswer, "the result is neither a vector nor a scalar")
 }
 
 // Samples asks for the values of a query at from+step, from+2·step and so on, up to to. A
@@ -67,7 +67,7 @@ func (s Server) Samples(ctx context.Context, query string, from, to time.Time, s
 	}
 	var series []struct{ Values []point }
 	if data.ResultType != "matrix" || json.Unmarshal(data.Result, &series) != nil {
-		return nil, unknown.New(unknown.NotAnAnswer, "the result is not a matrix")
+		return nil, unknown.New(unknown.BadAnswer, "the result is not a matrix")
 	}
 	if err := one(len(series)); err != nil {
 		return nil, err
@@ -77,16 +77,16 @@ func (s Server) Samples(ctx context.Context, query string, from, to time.Time, s
 		switch {
 		case math.IsNaN(p.value):
 		case math.IsInf(p.value, 0):
-			return nil, unknown.Passing(unknown.Infinite, "")
+			return nil, unknown.New(unknown.NotANumber, "the value is infinite")
 		default:
 			values = append(values, p.value)
 		}
 	}
 	switch {
 	case len(series[0].Values) == 0:
-		return nil, unknown.Passing(unknown.NoData, "")
+		return nil, unknown.New(unknown.NoData, "the series has no sample")
 	case len(values) == 0:
-		return nil, unknown.Passing(unknown.NotANumber, "")
+		return nil, unknown.New(unknown.NotANumber, "the value is NaN")
 	}
 	return values, nil
 }
@@ -95,7 +95,7 @@ func (s Server) Samples(ctx context.Context, query string, from, to time.Time, s
 func one(series int) error {
 	switch {
 	case series == 0:
-		return unknown.Passing(unknown.NoData, "")
+		return unknown.New(unknown.NoData, "the answer has no series")
 	case series > 1:
 		return unknown.New(unknown.SeveralSeries, strconv.Itoa(series)+" series; aggregate them in the query, as by sum()")
 	}
@@ -105,9 +105,9 @@ func one(series int) error {
 func finite(value float64) (float64, error) {
 	switch {
 	case math.IsNaN(value):
-		return 0, unknown.Passing(unknown.NotANumber, "")
+		return 0, unknown.New(unknown.NotANumber, "the value is NaN")
 	case math.IsInf(value, 0):
-		return 0, unknown.Passing(unknown.Infinite, "")
+		return 0, unknown.New(unknown.NotANumber, "the value is infinite")
 	}
 	return value, nil
 }
@@ -157,7 +157,7 @@ func (s Server) ask(ctx context.Context, path string, form url.Values) (*data, e
 	to := strings.TrimRight(s.Address, "/") + "/api/v1/" + path
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(form.Encode()))
 	if err != nil {
-		return nil, unknown.New(unknown.AddressRefused, "the address is not a URL")
+		return nil, unknown.New(unknown.ProviderRefused, "the address is not a URL")
 	}
 	for name, values := range s.Header {
 		r.Header[name] = values
@@ -178,16 +178,16 @@ func read(body []byte) (*data, error) {
 	var got reply
 	d := json.NewDecoder(bytes.NewReader(body))
 	if err := d.Decode(&got); err != nil {
-		return nil, unknown.Passing(unknown.NotAnAnswer, "the answer is not JSON of Prometheus' API")
+		return nil, unknown.Passing(unknown.BadAnswer, "the answer is not JSON of Prometheus' API")
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, unknown.Passing(unknown.NotAnAnswer, "the answer is longer than one JSON object")
+		return nil, unknown.Passing(unknown.BadAnswer, "the answer is longer than one JSON object")
 	}
 	switch {
 	case got.Status == "error":
-		return nil, unknown.New(unknown.QueryRefused, errorType(got.ErrorType))
+		return nil, unknown.New(unknown.ProviderRefused, errorType(got.ErrorType))
 	case got.Status != "success" || got.Data == nil || got.Data.Result == nil:
-		return nil, unknown.Passing(unknown.NotAnAnswer, "the answer is not JSON of Prometheus' API")
+		return nil, unknown.Passing(unknown.BadAnswer, "the answer is not JSON of Prometheus' API")
 	case len(got.Warnings) > 0:
 		return nil, unknown.Passing(unknown.PartialAnswer, strconv.Itoa(len(got.Warnings))+" warnings of the server")
 	case got.Partial:

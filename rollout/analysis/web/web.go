@@ -12,10 +12,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/tranche-dev/tranche/rollout/analysis/outbound"
 	"github.com/tranche-dev/tranche/rollout/analysis/unknown"
 )
+
+// evalTime is how long a condition may take. A tenant writes it.
+const evalTime = time.Second
 
 // Request is one request.
 type Request struct {
@@ -48,7 +52,7 @@ func (q Request) Send(ctx context.Context, holds Condition) (bool, error) {
 	}
 	r, err := http.NewRequestWithContext(ctx, method, q.URL, bytes.NewReader(q.Body))
 	if err != nil {
-		return false, unknown.New(unknown.AddressRefused, "the address is not a URL")
+		return false, unknown.New(unknown.ProviderRefused, "the address is not a URL")
 	}
 	if len(q.Body) > 0 {
 		r.Header.Set("Content-Type", "application/json")
@@ -61,9 +65,11 @@ func (q Request) Send(ctx context.Context, holds Condition) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, evalTime)
+	defer cancel()
 	ok, err := holds.Eval(ctx, answer.Status, decode(answer.Body))
 	if err != nil { // its text may have a part of the body
-		return false, unknown.Passing(unknown.ConditionFailed, "the condition cannot be evaluated on the answer; use has(body.field)")
+		return false, unknown.New(unknown.ConditionFailed, "the condition cannot be evaluated on the answer; use has(body.field)")
 	}
 	return ok, nil
 }
