@@ -13,10 +13,19 @@ func TestImports(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/tranche-dev/tranche/"
 	allowed := map[string][]string{
-		"rollout": {"plan", "plan/contest", "plan/v1alpha1", "rollout/account", "rollout/clock", "rollout/engine", "rollout/engine/native",
+		"rollout": {"plan", "plan/contest", "plan/v1alpha1", "rollout/account", "rollout/analysis", "rollout/clock", "rollout/engine", "rollout/engine/native",
 			"rollout/failures", "rollout/fence", "rollout/impersonate",
 			"rollout/jsonpatch", "rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses", "rollout/templates", "rollout/transition"},
-		"rollout/account":                nil,
+		"rollout/account": nil,
+		"rollout/analysis": {"plan/condition", "plan/v1alpha1", "rollout/engine", "rollout/engine/verdict", "rollout/impersonate", "rollout/analysis/datadog",
+			"rollout/analysis/job", "rollout/analysis/outbound", "rollout/analysis/pool", "rollout/analysis/prometheus", "rollout/analysis/unknown", "rollout/analysis/web"},
+		"rollout/analysis/datadog":       {"rollout/analysis/outbound", "rollout/analysis/unknown"},
+		"rollout/analysis/job":           {"rollout/analysis/unknown"},
+		"rollout/analysis/outbound":      {"rollout/analysis/unknown"},
+		"rollout/analysis/pool":          {"rollout/analysis/unknown"},
+		"rollout/analysis/prometheus":    {"rollout/analysis/outbound", "rollout/analysis/unknown"},
+		"rollout/analysis/unknown":       {"rollout/engine/verdict"},
+		"rollout/analysis/web":           {"rollout/analysis/outbound", "rollout/analysis/unknown"},
 		"rollout/clock":                  {"plan/v1alpha1", "rollout/engine"},
 		"rollout/clustertest":            {"plan", "plan/v1alpha1", "rollout/engine", "rollout/clustertest/invariants"},
 		"rollout/clustertest/invariants": {"plan", "plan/v1alpha1", "rollout/engine"},

@@ -25,16 +25,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/account"
+	"github.com/tranche-dev/tranche/rollout/analysis"
 	"github.com/tranche-dev/tranche/rollout/clock"
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/failures"
 	"github.com/tranche-dev/tranche/rollout/fence"
 	"github.com/tranche-dev/tranche/rollout/impersonate"
+	"github.com/tranche-dev/tranche/rollout/managedfields"
 	"github.com/tranche-dev/tranche/rollout/metrics"
 	"github.com/tranche-dev/tranche/rollout/notify"
 	"github.com/tranche-dev/tranche/rollout/podcauses"
@@ -53,6 +54,8 @@ type Options struct {
 	Selector labels.Selector
 	// Notifier sends the transitions of releases to receivers; nil: to none.
 	Notifier *notify.Notifier
+	// Analysis are the providers of metrics. Add sets its client and its clock.
+	Analysis analysis.Options
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 	// Uptime is a time that no one can set, from any moment on. A pause lasts by it. nil:
@@ -84,6 +87,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.plans.ofDeployment)).
 		Watches(&appsv1.ReplicaSet{}, r.plans.gathered()).
 		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.plans.ofOwned)).
+		WatchesRawSource(r.measuring.Source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent), RateLimiter: failures.RateLimiter()}).
 		Complete(r)
 	if err != nil {
@@ -99,6 +103,10 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 		return nil, err
 	}
 	c, err := impersonate.NewClient(mgr)
+	if err != nil {
+		return nil, err
+	}
+	measuring, err := analysis.Add(mgr, o.Analysis, o.DefaultServiceAccount, o.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -122,10 +130,11 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 			Client: c, teller: tells, reader: mgr.GetAPIReader(), plans: plans, startup: sources,
 			handBacks: &handBacks{of: map[types.NamespacedName]sentEvent{}}, now: o.Now,
 		},
-		notifier: o.Notifier,
-		selector: o.Selector,
-		now:      o.Now,
-		clock:    clock.New(o.Now, o.Uptime),
+		notifier:  o.Notifier,
+		selector:  o.Selector,
+		now:       o.Now,
+		clock:     clock.New(o.Now, o.Uptime),
+		measuring: measuring,
 	}, nil
 }
 
@@ -185,6 +194,7 @@ type reconciler struct {
 	contests    contests
 	confirmed   confirmed
 	fence       *fence.Fence
+	measuring   *analysis.Measuring
 }
 
 // Reconcile is one round: observe, decide, act, and write the status that is
@@ -247,6 +257,7 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (o en
 		o.Refused, o.RefusedReason, o.CreationRefused = changed, v1alpha1.ReasonWriteRefused, !changed.resized
 	}
 	o.Contested, o.ContestedBy = r.contests.due(client.ObjectKeyFromObject(br), r.now())
+	o.Measured = r.measuring.Answers(br)
 	d := r.clock.Decide(o)
 	if d, err = r.explain(ctx, o, d); err != nil {
 		return o, 0, err
@@ -263,6 +274,7 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (o en
 	if err := r.write(ctx, o, d); err != nil {
 		return o, 0, cmp.Or(r.resizeRest(ctx, o, err), err)
 	}
+	r.measuring.Ask(br, d.Measure) // no sooner: the answers that are in the status now are forgotten
 	return o, untilNext(d), r.keepFailure(ctx, o, &d.Status, kept)
 }
 
@@ -298,6 +310,7 @@ func (r *reconciler) forget(release types.NamespacedName) {
 	r.contests.forget(release)
 	r.confirmed.forget(release)
 	r.fence.Forget(release)
+	r.measuring.Forget(release)
 	metrics.Forget(release)
 }
 
@@ -482,34 +495,11 @@ func (r *reconciler) culprit(ctx context.Context, o engine.Observed, d engine.De
 		if e.Manager == v1alpha1.ManagerRollout || e.Manager == v1alpha1.ManagerGitSync || e.Subresource != "" {
 			continue
 		}
-		if fields := fieldsOfRelease(e); len(fields) > 0 {
+		if fields := managedfields.OfRelease(e); len(fields) > 0 {
 			said.WriteString("; " + strings.Join(fields, ", ") + " was changed by " + e.Manager)
 		}
 	}
 	return said.String()
-}
-
-// namedFields is how many fields of one manager a message names.
-const namedFields = 5
-
-// fieldsOfRelease are the fields that a manager has of those that only rollout
-// writes.
-func fieldsOfRelease(e metav1.ManagedFieldsEntry) []string {
-	set := &fieldpath.Set{}
-	if e.FieldsV1 == nil || set.FromJSON(e.FieldsV1.GetRawReader()) != nil {
-		return nil // whose fields cannot be read is not named
-	}
-	var names []string
-	set.Leaves().Iterate(func(p fieldpath.Path) {
-		name := strings.TrimPrefix(p.String(), ".")
-		if strings.HasPrefix(name, "spec.template.") || strings.HasPrefix(name, "spec.strategy") || name == "spec.paused" {
-			names = append(names, name)
-		}
-	})
-	if more := len(names) - namedFields; more > 0 {
-		names = append(names[:namedFields], fmt.Sprintf("%d more", more))
-	}
-	return names
 }
 
 // moved reports whether a status says more than a new count.

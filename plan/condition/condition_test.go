@@ -9,16 +9,16 @@ import (
 func TestCompile(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"status == 200 && body.failed == 0":          "",
-		"body.checks.all(c, c.ok)":                   "",
-		"body.?failed.orValue(1) == 0":               "",
-		"body.ok":                                    "", // it may be a bool
-		"status == '200'":                            "1:8: found no matching overload",
-		"status ==":                                  "1:10: Syntax error",
-		"status + 1":                                 "1:1: the condition is of type int, and must be a bool",
-		"stauts == 200":                              "1:1: undeclared reference to 'stauts'",
-		"status == 200 &&\n  bodi.failed == 0":       "2:3: undeclared reference to 'bodi'",
-		"'a'.matches('(')":                           "1:1: ",
+		"status == 200 && body.failed == 0":         "",
+		"body.checks.all(c, c.ok)":                  "",
+		"body.?failed.orValue(1) == 0":              "",
+		"body.ok":                                   "", // it may be a bool
+		"status == '200'":                           "1:8: found no matching overload",
+		"status ==":                                 "1:10: Syntax error",
+		"status + 1":                                "1:1: the condition is of type int, and must be a bool",
+		"stauts == 200":                             "1:1: undeclared reference to 'stauts'",
+		"status == 200 &&\n  bodi.failed == 0":      "2:3: undeclared reference to 'bodi'",
+		"'a'.matches('(')":                          "1:1: ",
 		"timestamp('2026-01-01T00:00:00Z') < now()": "undeclared reference to 'now'", // no clock
 	} {
 		_, err := Compile(text)

@@ -31,16 +31,21 @@ func As(ctx context.Context, namespace, account string) context.Context {
 // account that the context names. It is one client for all accounts, so that every
 // read sees every write, whichever account made it.
 func NewClient(mgr ctrl.Manager) (client.Client, error) {
+	return newClient(mgr, &client.CacheOptions{Reader: mgr.GetCache(), EnableReadYourWritesConsistency: ptr.To(true)})
+}
+
+// NewUncachedClient returns a client that reads as the account, too, from the API server: what
+// the account may not read, the release does not get.
+func NewUncachedClient(mgr ctrl.Manager) (client.Client, error) { return newClient(mgr, nil) }
+
+func newClient(mgr ctrl.Manager, cache *client.CacheOptions) (client.Client, error) {
 	config := rest.CopyConfig(mgr.GetConfig())
 	own := transport.ImpersonationConfig{
 		UserName: config.Impersonate.UserName, UID: config.Impersonate.UID, Groups: config.Impersonate.Groups, Extra: config.Impersonate.Extra,
 	}
 	config.Impersonate = rest.ImpersonationConfig{}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &impersonator{own: own, next: next} })
-	c, err := client.New(config, client.Options{
-		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		Cache: &client.CacheOptions{Reader: mgr.GetCache(), EnableReadYourWritesConsistency: ptr.To(true)},
-	})
+	c, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Cache: cache})
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the BatchRelease reconciler: %w", err)
 	}
