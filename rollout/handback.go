@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/managedfields"
 )
 
 // tryHandBack has the API server try the hand-back that a decision contains, as a dry run
@@ -90,11 +91,7 @@ func differentFields(before, after *corev1.PodTemplateSpec) []string {
 			return []string{"spec.template"}
 		}
 	}
-	fields := differences("spec.template", values[0], values[1])
-	if more := len(fields) - namedFields; more > 0 {
-		fields = append(fields[:namedFields], fmt.Sprintf("%d more", more))
-	}
-	return fields
+	return managedfields.Shorten(differences("spec.template", values[0], values[1]))
 }
 
 // differences names the leaves in which two JSON values differ.

@@ -24,6 +24,11 @@ func OfRelease(e metav1.ManagedFieldsEntry) []string {
 			names = append(names, name)
 		}
 	})
+	return Shorten(names)
+}
+
+// Shorten returns the first names, and how many more there are.
+func Shorten(names []string) []string {
 	if more := len(names) - namedFields; more > 0 {
 		names = append(names[:namedFields], fmt.Sprintf("%d more", more))
 	}
