@@ -10,5 +10,6 @@
 //   - a host is asked at most 4 questions at the same time;
 //   - a namespace never takes the last free place of a host, unless it has none there;
 //   - a namespace has at most as many places of the pool as it leaves free;
+//   - a namespace that has none gets one in any case, unless the host has no free place;
 //   - a free place goes to the release that has waited for the longest since its last one.
 package pool

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// Places is how many questions are asked at the same time, and PlacesOfHost how many of
-	// them of one host.
+	// Places is how many questions are asked at the same time, with one more for each namespace
+	// that would have none. PlacesOfHost is how many of them are of one host.
 	Places       = 32
 	PlacesOfHost = 4
 
@@ -216,7 +216,7 @@ func before[K comparable, V any](a, b *asked[K, V]) bool {
 func (b *busy) hasPlace(namespace, host string) bool {
 	here := b.ofHosts[[2]string{namespace, host}]
 	free, freeHere := Places-b.all, PlacesOfHost-b.hosts[host]
-	return free > b.of[namespace] && (freeHere > 1 || freeHere == 1 && here == 0)
+	return (free > b.of[namespace] || b.of[namespace] == 0) && (freeHere > 1 || freeHere == 1 && here == 0)
 }
 
 func (b *busy) add(namespace, host string, n int) {
