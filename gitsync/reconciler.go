@@ -43,8 +43,8 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/requests"
 	"github.com/tranche-dev/tranche/gitsync/turns"
-	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/gitsync/webhook"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 

@@ -12,11 +12,12 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tranche-dev/tranche/plan/condition"
 	"github.com/tranche-dev/tranche/plan/measure"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Check returns what is wrong with the queries of a metric.
+// Check returns what is wrong with the queries and the condition of a metric.
 func Check(m *v1alpha1.Metric, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	check := func(name, query string, at *field.Path) {
@@ -45,6 +46,10 @@ func Check(m *v1alpha1.Metric, at *field.Path) field.ErrorList {
 	case m.Datadog != nil:
 		check("query", m.Datadog.Query, at.Child("datadog"))
 		check("total", m.Datadog.Total, at.Child("datadog"))
+	case m.Web != nil && m.Condition != "":
+		if _, err := condition.Compile(m.Condition); err != nil {
+			errs = append(errs, field.Invalid(at.Child("condition"), "", err.Error()))
+		}
 	}
 	return errs
 }

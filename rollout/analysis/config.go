@@ -147,10 +147,14 @@ func (p Provider) check() error {
 	return nil
 }
 
-// Check returns an error unless plans of a namespace may name a provider of this type.
-func (c *Configuration) Check(namespace, name, kind string) error {
-	_, err := c.find(namespace, name, kind)
-	return err
+// TypeOf returns the type of a provider that plans of a namespace may name; empty: there is none.
+func (c *Configuration) TypeOf(namespace, name string) string {
+	for _, kind := range []string{TypePrometheus, TypeDatadog} {
+		if _, err := c.find(namespace, name, kind); err == nil {
+			return kind
+		}
+	}
+	return ""
 }
 
 // find returns a provider that a plan names.

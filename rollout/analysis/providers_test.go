@@ -344,15 +344,15 @@ func TestConfiguration(t *testing.T) {
 	}
 	write(`providers: [{name: a, type: prometheus, address: "http://h"}]`)
 	c, err := ReadConfiguration(file)
-	if err != nil || c.Check("shop", "a", TypePrometheus) != nil || c.Check("shop", "b", TypePrometheus) == nil {
+	if err != nil || c.TypeOf("shop", "a") != TypePrometheus || c.TypeOf("shop", "b") != "" {
 		t.Fatalf("%v", err)
 	}
 	write(`providers: [`)
-	if err := c.Check("shop", "a", TypePrometheus); err != nil {
-		t.Error(err)
+	if c.TypeOf("shop", "a") != TypePrometheus {
+		t.Error("the former providers are gone")
 	}
 	write(`providers: [{name: b, type: prometheus, address: "http://h"}]`)
-	if c.Check("shop", "a", TypePrometheus) == nil || c.Check("shop", "b", TypePrometheus) != nil {
+	if c.TypeOf("shop", "a") != "" || c.TypeOf("shop", "b") != TypePrometheus {
 		t.Error("the file was not read again")
 	}
 }

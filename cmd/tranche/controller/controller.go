@@ -55,6 +55,7 @@ type controllerOptions struct {
 	noRemoteBases           bool
 	watchLabelSelector      string
 	notifications           string
+	analysis                analysisOptions
 	limits                  gittree.Limits
 	renderers               int
 	renderMemory            size
@@ -101,6 +102,7 @@ it runs in.`,
 		"work only on GitSources and BatchReleases with these labels; a GitSource hands the labels that it is selected by to its BatchReleases")
 	f.StringVar(&o.notifications, "notification-config", "",
 		"file with the receivers of notifications, from a mounted Secret; read again when it changes")
+	o.analysis.flags(f)
 	limitFlags(f, &o.limits)
 	o.renderMemory = 256 << 20
 	f.Var(&o.renderMemory, "max-render-memory", "bytes of memory that a process may take which renders")
@@ -172,8 +174,13 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return err
 	}
+	providers, err := o.analysis.read()
+	if err != nil {
+		return err
+	}
 	if err := rollout.Add(mgr, rollout.Options{
 		Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount, Selector: selector, Notifier: notifier, Uptime: uptime,
+		Analysis: providers,
 	}); err != nil {
 		return err
 	}
@@ -182,7 +189,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		return err
 	}
 	err = gitsync.Add(mgr, gitsync.Options{
-		Renderer:   renderers,
+		Renderer: renderers, ProviderOf: providers.Configuration.TypeOf,
 		StorageDir: o.storagePath, Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount,
 		FileRoots: o.fileRoots, FileWriteRoots: o.fileWriteRoots,
 		NoCrossNamespaceRefs: o.noCrossNamespaceRefs, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress,
