@@ -26,7 +26,7 @@ func Record(m *v1alpha1.Metric, st *v1alpha1.MetricStatus, of *Measurement, a *M
 	reason := missing(m, of, a)
 	switch {
 	case a.Retrying:
-		st.Pending = reason
+		st.Pending = retried(a)
 		return
 	case reason != nil:
 		st.Unknown++
@@ -62,6 +62,16 @@ func missing(m *v1alpha1.Metric, of *Measurement, a *Measured) *v1alpha1.Unknown
 		r.Message = cut("stable revision: " + r.Message)
 	}
 	return r
+}
+
+// retried returns why an answer is asked for again.
+func retried(a *Measured) *v1alpha1.UnknownReason {
+	for _, side := range []*Answer{a.Update, a.Stable} {
+		if side != nil && side.Unknown != "" {
+			return &v1alpha1.UnknownReason{Reason: side.Unknown, Message: cut(side.Message)}
+		}
+	}
+	return &v1alpha1.UnknownReason{Reason: ProviderUnavailable, Message: "there is no answer yet"}
 }
 
 func unusable(m *v1alpha1.Metric, a *Answer) *v1alpha1.UnknownReason {
