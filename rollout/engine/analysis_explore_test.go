@@ -234,18 +234,20 @@ func TestExploreAnalysis(t *testing.T) {
 	}
 	for name, a := range policies {
 		for n := int32(1); n <= 2; n++ {
-			for _, bounds := range [][2]int32{{0, 1}, {1, 0}} {
-				for _, steps := range [][]int{{0}, {1}, {0, 1}} {
-					t.Run(fmt.Sprintf("%s N=%d bounds %v steps %v", name, n, bounds, steps), func(t *testing.T) {
-						t.Parallel()
-						start := withAnalysis(newWorld(n, bounds[0], bounds[1], "1", "100%"), a, steps...)
-						start.brought, start.measured.unknowns = 1, 1
-						e := &exploration{t: t, most: 1, seen: map[string]bool{}, ending: map[string]bool{},
-							changes: []change{bring(0), bring(2), approve(0), override(), scaleTo(0), scaleTo(n + 2)}}
-						e.from(start)
-						t.Logf("%d states", len(e.seen))
-					})
+			for _, bounds := range [][2]int32{{1, 0}, {0, 1}} {
+				small := n == 1 && bounds[0] == 1 || name == "roll back" && (n == 1 || bounds[0] == 0)
+				if !*full && !small {
+					continue
 				}
+				t.Run(fmt.Sprintf("%s N=%d bounds %v", name, n, bounds), func(t *testing.T) {
+					t.Parallel()
+					start := withAnalysis(newWorld(n, bounds[0], bounds[1], "1", "100%"), a, 0, 1)
+					start.brought, start.measured.unknowns = 1, 1
+					e := &exploration{t: t, most: 1, seen: map[string]bool{}, ending: map[string]bool{},
+						changes: []change{bring(0), bring(2), approve(0), override(), scaleTo(0), scaleTo(n + 2)}}
+					e.from(start)
+					t.Logf("%d states", len(e.seen))
+				})
 			}
 		}
 	}

@@ -203,7 +203,7 @@ func (w *world) rests() bool {
 	}
 	wanted := w.brought
 	if w.measured.analysed(w) && w.status.FailedRevision == hashes[w.brought] {
-		wanted = 0 // it was rolled back
+		wanted = w.records[0] // it was rolled back
 	}
 	for i, rs := range w.sets {
 		if i != wanted && rs.size > 0 {

@@ -180,10 +180,10 @@ func (w *world) observe() engine.Observed {
 		o.Release.Spec.Strategy.Steps = []v1alpha1.Step{{Replicas: intstr.FromInt32(2)}, {Replicas: intstr.FromInt32(1)}, {Replicas: plan.Full}}
 	}
 	o.Release.Spec.Commit = w.commit()
-	w.measured.observe(w, &o)
 	if w.approved >= 0 {
 		o.Release.Spec.Approval = &v1alpha1.Approval{Revision: hashes[w.brought], Commit: o.Release.Spec.Commit, Step: w.approved}
 	}
+	w.measured.observe(w, &o)
 	for i, rs := range w.sets {
 		if rs.exists {
 			o.ReplicaSets = append(o.ReplicaSets, w.object(i, rs))
