@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -97,10 +98,10 @@ func beginAnalysis(d *draft) {
 	}
 	began := false
 	if t.Status.BackgroundStartTime == nil && len(t.Plan.Background) > 0 {
-		t.Status.BackgroundStartTime, began = d.Time(), true
+		t.Status.BackgroundStartTime, began = wholeSecond(d.Now), true
 	}
 	if t.Step != nil && t.Status.StartTime == nil {
-		t.Status.StartTime = &metav1.Time{Time: d.Status.StepStateTime.Time}
+		t.Status.StartTime = wholeSecond(d.Status.StepStateTime.Time)
 		t.Status.Round++
 		began = true
 	}
@@ -108,6 +109,10 @@ func beginAnalysis(d *draft) {
 		followAnalysis(d)
 	}
 }
+
+// wholeSecond returns a time as the API server keeps it. A window that is counted from a fraction
+// of a second would be another one after a restart.
+func wholeSecond(t time.Time) *metav1.Time { return &metav1.Time{Time: t.Truncate(time.Second)} }
 
 // endStepAnalysis forgets what was measured for the step: its windows begin again if it begins
 // again. Background metrics go on.
