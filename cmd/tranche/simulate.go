@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -28,6 +29,7 @@ type simulateOptions struct {
 	maxSurge, maxUnavailable string
 	minReadySeconds          int32
 	name                     string
+	metrics                  []string
 }
 
 func newSimulate() *cobra.Command {
@@ -44,7 +46,8 @@ strategy are those of the Deployment beside it, unless flags set them. Without a
 there are 10 replicas.`,
 		Example: `  tranche simulate release.yaml
   tranche simulate overlays/production --replicas 40 --pod-ready 90s
-  tranche simulate release.yaml --fail-at 1     # pods made from step 1 on never come up`,
+  tranche simulate release.yaml --fail-at 1     # pods made from step 1 on never come up
+  tranche simulate release.yaml --metric errors=fail@1   # a metric fails from step 1 on`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			releases, err := readPlans(args[0])
@@ -62,6 +65,8 @@ there are 10 replicas.`,
 	f.StringVar(&o.maxSurge, "max-surge", "", "maxSurge of the Deployment, a number or a percentage (default 25%)")
 	f.StringVar(&o.maxUnavailable, "max-unavailable", "", "maxUnavailable of the Deployment, a number or a percentage (default 25%)")
 	f.Int32Var(&o.minReadySeconds, "min-ready-seconds", 0, "minReadySeconds of the Deployment")
+	f.StringArrayVar(&o.metrics, "metric", nil,
+		"what a metric says from a step on, such as errors=fail@1: pass, fail or unknown; may be repeated (default all pass)")
 	f.StringVar(&o.name, "release", "", "name of the BatchRelease, where PLAN has several (default all)")
 	return c
 }
@@ -87,6 +92,9 @@ func readPlans(path string) ([]plannedRelease, error) {
 		r := plannedRelease{file: fromHere(o.File)}
 		decoded, problems := plan.DecodePlan(o)
 		if len(problems) > 0 {
+			return nil, problems
+		}
+		if problems := plan.ExpandAnalyses(decoded, o, objects); len(problems) > 0 {
 			return nil, problems
 		}
 		r.plan = *decoded
@@ -170,6 +178,22 @@ func (o simulateOptions) simulation(r *plannedRelease, changed func(string) bool
 	return s
 }
 
+// addOutcomes adds what --metric says to a simulation.
+func (o simulateOptions) addOutcomes(s *simulation.Simulation, r *plannedRelease) error {
+	for _, text := range o.metrics {
+		outcome, err := simulation.ParseOutcome(text)
+		if err != nil {
+			return fmt.Errorf("--metric: %w", err)
+		}
+		a := r.plan.Spec.Strategy.Analysis
+		if a == nil || !slices.ContainsFunc(a.Metrics, func(m v1alpha1.Metric) bool { return m.Name == outcome.Metric }) {
+			return fmt.Errorf("--metric %s: %s has no metric %s", text, r.plan.Name, outcome.Metric)
+		}
+		s.Outcomes = append(s.Outcomes, outcome)
+	}
+	return nil
+}
+
 func (o simulateOptions) check() error {
 	switch {
 	case o.replicas < 0:
@@ -198,6 +222,9 @@ func simulate(w io.Writer, changed func(string) bool, o simulateOptions, release
 			continue
 		}
 		s := o.simulation(r, changed)
+		if err := o.addOutcomes(&s, r); err != nil {
+			return err
+		}
 		if n := len(r.plan.Spec.Strategy.Steps); s.Fails && int(s.FailAt) >= n {
 			return fmt.Errorf("--fail-at %d: %s has the steps 0 to %d", s.FailAt, r.plan.Name, n-1)
 		}

@@ -42,7 +42,7 @@ func track(d *draft) *verdict.Track {
 		d.Status.Analysis = &v1alpha1.AnalysisStatus{}
 	}
 	d.Status.Analysis.Step = d.Status.CurrentStepIndex
-	t := &verdict.Track{Plan: d.Spec.Strategy.Analysis, Status: d.Status.Analysis, Now: d.Now, Step: gates.Analysis(&d.Position)}
+	t := &verdict.Track{Plan: d.Spec.Strategy.Analysis, Status: d.Status.Analysis, Now: d.Now, Step: gates.Analysis(&d.Position), Last: d.LastStep()}
 	if o := gates.OverrideOf(&d.Position); o != nil {
 		t.Overridden = o.Metrics
 	}

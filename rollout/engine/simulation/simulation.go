@@ -35,6 +35,8 @@ type Simulation struct {
 	// Fails: the pods that are made from step FailAt on never become ready.
 	Fails  bool
 	FailAt int32
+	// Outcomes are of metrics that do not pass.
+	Outcomes []Outcome
 }
 
 // Moment is one line of a simulation: what stands after something has moved.
@@ -100,6 +102,7 @@ type model struct {
 	sets     [2]*appsv1.ReplicaSet // update, stable
 	pods     [2][]modelPod
 	approves time.Time
+	measured []engine.Measured
 }
 
 type modelPod struct {
@@ -152,7 +155,7 @@ func (m *model) observe() engine.Observed {
 	}
 	return engine.Observed{Release: m.release.DeepCopy(), Deployment: m.d.DeepCopy(),
 		ReplicaSets: []*appsv1.ReplicaSet{m.sets[1].DeepCopy(), m.sets[0].DeepCopy()},
-		Records:     m.records, Template: m.release.Spec.Template.DeepCopy()}
+		Records:     m.records, Template: m.release.Spec.Template.DeepCopy(), Measured: m.measured}
 }
 
 // available is how long a new pod takes to become available.
@@ -247,15 +250,24 @@ func (m *model) wait(d engine.Decision) bool {
 		}
 		at(m.approves)
 	}
-	if next.IsZero() || d.Status.Phase == v1alpha1.PhaseCompleted {
+	for _, q := range d.Measure {
+		at(q.At)
+	}
+	if next.IsZero() || d.Status.Phase == v1alpha1.PhaseCompleted || stoppedByVerdict(&d.Status) {
 		return false
 	}
 	m.now = next
+	m.answer(d)
 	if !m.approves.IsZero() && !m.now.Before(m.approves) {
 		m.release.Spec.Approval = &v1alpha1.Approval{Revision: d.Status.UpdateRevision, Step: d.Status.CurrentStepIndex, ApprovedBy: "you"}
 		m.approves = time.Time{}
 	}
 	return true
+}
+
+// stoppedByVerdict reports whether a release waits for a person since a metric does not pass.
+func stoppedByVerdict(s *v1alpha1.BatchReleaseStatus) bool {
+	return s.Reason == v1alpha1.ReasonAnalysisFailed || s.Reason == v1alpha1.ReasonAnalysisUnknown
 }
 
 func (m *model) moment(d engine.Decision) Moment {

@@ -29,6 +29,9 @@ const (
 	NotProven = "NotProven"
 )
 
+// noValue is said of a metric that has none yet.
+const noValue = " has no value yet"
+
 // Case is what a metric is judged by.
 type Case struct {
 	Metric *v1alpha1.Metric
@@ -93,7 +96,10 @@ func (c *Case) checks() Judgement {
 			failed++
 		}
 	}
-	message := fmt.Sprintf("%s failed in %d of %d measurements", c.Metric.Name, failed, len(c.Status.UpdateValues))
+	message := c.Metric.Name + noValue
+	if n := len(c.Status.UpdateValues); n > 0 {
+		message = fmt.Sprintf("%s failed in %d of %d measurements", c.Metric.Name, failed, n)
+	}
 	if failed > int(c.Metric.FailureLimit) {
 		return Judgement{Verdict: v1alpha1.VerdictFail, Reason: ChecksFailed, Message: message}
 	}
@@ -152,7 +158,10 @@ func (c *Case) proportion() Judgement {
 	if recorded {
 		stable = stable.plus(parseSum(c.Earlier.StableTotal))
 	}
-	message := fmt.Sprintf("%s %s (%s)", m.Name, percent(update.rate()), update)
+	message := m.Name + noValue
+	if update.total > 0 {
+		message = fmt.Sprintf("%s %s (%s)", m.Name, percent(update.rate()), update)
+	}
 	if stable.total > 0 {
 		message += fmt.Sprintf(" against %s (%s) of stable", percent(stable.rate()), stable)
 	}
@@ -200,7 +209,10 @@ func (c *Case) values() Judgement {
 	if recorded {
 		stable = append(numbers(c.Earlier.StableValues), stable...)
 	}
-	message := fmt.Sprintf("%s %s (median of %d)", m.Name, short(median(update)), len(update))
+	message := m.Name + noValue
+	if len(update) > 0 {
+		message = fmt.Sprintf("%s %s (median of %d)", m.Name, short(median(update)), len(update))
+	}
 	if len(stable) > 0 {
 		message += fmt.Sprintf(" against %s (%d) of stable", short(median(stable)), len(stable))
 	}

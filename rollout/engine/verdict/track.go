@@ -17,6 +17,9 @@ type Track struct {
 	Plan *v1alpha1.Analysis
 	// Step is the analysis of the step; nil without one.
 	Step *v1alpha1.StepAnalysis
+	// Last: it is the last step. The stable revision may have no pods, or too few, and then its
+	// values of earlier steps count.
+	Last bool
 	// Status is what is known. Follow changes it.
 	Status *v1alpha1.AnalysisStatus
 	// Overridden names the metrics that do not count at the step.
@@ -184,7 +187,11 @@ func (t *Track) Follow(answers []Measured, of Release) {
 // judge sets the verdict of a metric.
 func (t *Track) judge(st *v1alpha1.MetricStatus) {
 	m := t.Metric(st.Name)
-	j := Judge(Case{Metric: m, Status: st, Planned: t.planned(m, st), Earlier: Earlier(t.Status, st.Name)})
+	c := Case{Metric: m, Status: st, Planned: t.planned(m, st)}
+	if t.Last && !st.Background {
+		c.Earlier = Earlier(t.Status, st.Name)
+	}
+	j := Judge(c)
 	st.Verdict, st.Reason, st.Message, st.P, st.Recorded = j.Verdict, j.Reason, j.Message, j.P, j.Recorded
 }
 
