@@ -175,7 +175,8 @@ func jobProblem(namespace, name string, objects map[key]Object) (fact, hint stri
 		return fmt.Sprintf("no CronJob %s/%s is rendered with it", namespace, name), "put its manifest below the same spec.path"
 	}
 	if suspended, _, _ := unstructured.NestedBool(o.Object, "spec", "suspend"); !suspended {
-		return fmt.Sprintf("CronJob %s/%s in %s is not suspended", namespace, name, o.File), "set its spec.suspend: true, since its schedule would run it, too"
+		return fmt.Sprintf("CronJob %s/%s in %s is not suspended", namespace, name, o.File),
+			"set its spec.suspend: true, since its schedule would run it, too"
 	}
 	return "", ""
 }

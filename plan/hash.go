@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/tranche-dev/tranche/plan/hashtext"
 )
 
 // TemplateHash returns the pod-template-hash that the native Deployment
@@ -26,7 +28,7 @@ import (
 // [EqualTemplate].
 func TemplateHash(t *corev1.PodTemplateSpec, collisionCount *int32, minor int) string {
 	h := fnv.New32a()
-	dumper{w: h, minor: minor}.dump(t)
+	hashtext.Write(h, t, minor)
 	if collisionCount != nil {
 		var b [8]byte
 		binary.LittleEndian.PutUint32(b[:], uint32(*collisionCount))

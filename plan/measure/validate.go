@@ -90,7 +90,8 @@ func validateStepAnalyses(s *v1alpha1.BatchStrategy, at *field.Path) field.Error
 			errs = append(errs, field.Invalid(where.Child("duration"), a.Duration.Duration.String(), "must be at least 10s"))
 		}
 		if a.Approval && i == len(s.Steps)-1 {
-			errs = append(errs, field.Forbidden(where.Child("approval"), "the last step leads to no other one; give the step before it an approval"))
+			errs = append(errs,
+				field.Forbidden(where.Child("approval"), "the last step leads to no other one; give the step before it an approval"))
 		}
 		if s.Analysis == nil {
 			errs = append(errs, field.Required(where, "spec.strategy.analysis must have the metrics"))
@@ -137,7 +138,8 @@ func validateStep(a *v1alpha1.Analysis, step *v1alpha1.StepAnalysis, at *field.P
 		}
 	}
 	if values > maxStepValues {
-		errs = append(errs, field.Invalid(at, values, fmt.Sprintf("values of all metrics at one step must be at most %d; measure less often", maxStepValues)))
+		errs = append(errs, field.Invalid(at, values,
+			fmt.Sprintf("values of all metrics at one step must be at most %d; measure less often", maxStepValues)))
 	}
 	return errs
 }
@@ -185,17 +187,11 @@ func ValidateMetrics(metrics []v1alpha1.Metric, at *field.Path) field.ErrorList 
 func validateMetric(m *v1alpha1.Metric, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	add := func(child, value, fact string) { errs = append(errs, field.Invalid(at.Child(child), value, fact)) }
-	providers := 0
-	for _, set := range []bool{m.Prometheus != nil, m.Web != nil, m.Job != nil, m.Datadog != nil} {
-		if set {
-			providers++
-		}
+	if providers(m) != 1 {
+		return field.ErrorList{field.Required(at, "must have exactly one of prometheus, web, job and datadog")}
 	}
 	limited := m.Max != nil || m.Min != nil || m.Compare != nil
 	switch {
-	case providers != 1:
-		errs = append(errs, field.Required(at, "must have exactly one of prometheus, web, job and datadog"))
-		return errs
 	case Timed(m) && limited:
 		errs = append(errs, field.Forbidden(at, "max, min and compare are for prometheus and datadog"))
 	case !Timed(m) && !limited:
@@ -219,6 +215,17 @@ func validateMetric(m *v1alpha1.Metric, at *field.Path) field.ErrorList {
 	errs = append(errs, validateEnum(at.Child("noData"), m.NoData, v1alpha1.NoDataUnknown, v1alpha1.NoDataZero)...)
 	errs = append(errs, validateProvider(m, at)...)
 	return append(errs, validateComparison(m, at)...)
+}
+
+// providers counts those that a metric names.
+func providers(m *v1alpha1.Metric) int {
+	n := 0
+	for _, set := range []bool{m.Prometheus != nil, m.Web != nil, m.Job != nil, m.Datadog != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
 }
 
 // validateComparison checks limits and the comparison.

@@ -25,8 +25,8 @@ func Check(m *v1alpha1.Metric, at *field.Path) field.ErrorList {
 			return
 		}
 		if placeholder, offset := measure.UnknownPlaceholder(query); offset >= 0 {
-			errs = append(errs, field.Invalid(at.Child(name), "", fmt.Sprintf("%s: $(%s) is not known; there are %s", place(query, offset), placeholder,
-				strings.Join(measure.Placeholders, ", "))))
+			errs = append(errs, field.Invalid(at.Child(name), "", fmt.Sprintf("%s: $(%s) is not known; there are %s",
+				place(query, offset), placeholder, strings.Join(measure.Placeholders, ", "))))
 			return
 		}
 		if m.Scope != v1alpha1.ScopeDeployment && !measure.NamesRevision(query) {
@@ -96,7 +96,8 @@ func checkRanges(m *v1alpha1.Metric, query string, expr parser.Expr) string {
 			length = n.Range
 		}
 		if length > every && fact == "" {
-			fact = fmt.Sprintf("%s: the range of %s is longer than %s, %s, so values would overlap", place(query, int(node.PositionRange().Start)), length, of, every)
+			fact = fmt.Sprintf("%s: the range of %s is longer than %s, %s, so values would overlap",
+				place(query, int(node.PositionRange().Start)), length, of, every)
 		}
 		return nil
 	})

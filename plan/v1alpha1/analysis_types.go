@@ -509,7 +509,7 @@ type MetricStatus struct {
 	// background is true for the measurements of a background metric, over all steps.
 	// +optional
 	Background bool `json:"background,omitempty"`
-	// specHash is a digest of what is asked. With another one measuring starts anew. An
+	// specHash is a digest of what is asked. With another one measuring starts again. An
 	// edit of limits leaves it as it is.
 	// +optional
 	SpecHash string `json:"specHash,omitempty"`

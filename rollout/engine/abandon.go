@@ -25,7 +25,7 @@ func Abandon(o Observed) []Action {
 		if !d.Native() { // an admission policy would refuse to take the label off
 			return nil
 		}
-		return []Action{Unlabel{because: "no plan governs the Deployment, and no hold of Tranche is on it"}}
+		return []Action{Unlabel{Why: "no plan governs the Deployment, and no hold of Tranche is on it"}}
 	}
 	endHold(d, "the plan is gone", nil)
 	return append(d.actions, forgetAll(o)...)
@@ -34,7 +34,7 @@ func Abandon(o Observed) []Action {
 func forgetAll(o Observed) []Action {
 	var actions []Action
 	for _, r := range facts.NewestFirst(o.Records) {
-		actions = append(actions, Forget{because: "the plan is gone", Record: r})
+		actions = append(actions, Forget{Why: "the plan is gone", Record: r})
 	}
 	return actions
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/action"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
@@ -35,7 +36,7 @@ func adoptRunning(d *draft) bool {
 	case d.Touched():
 		// Fails where the Deployment is not as observed: handed back, its template is stable.
 		live := &d.Deployment.Spec.Template
-		d.do(Hold{because: "the records of the hold were lost", Template: live, Revision: facts.RevisionOf(d.Observed, live).Name})
+		d.do(Hold{Why: "the records of the hold were lost", Template: live, Revision: facts.RevisionOf(d.Observed, live).Name})
 	case d.RollingNatively() && (d.Spec.Template == nil || d.Brings(&d.Deployment.Spec.Template)):
 		awaitNative(d)
 		return true
@@ -56,7 +57,7 @@ func adoptRunning(d *draft) bool {
 		d.Course = d.To(r)
 		rememberGoal(d)
 	} else {
-		d.do(Remember{because: because(why), Record: record})
+		d.do(Remember{Why: action.Why(why), Record: record})
 	}
 	d.report(v1alpha1.ReasonTakingHold, "looking at "+r.Name+" for the first time")
 	return true

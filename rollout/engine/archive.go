@@ -6,6 +6,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/gates"
+	"github.com/tranche-dev/tranche/rollout/engine/verdict"
 )
 
 // archiveCurrent records the release in the history when a new release or a rollback replaces it.
@@ -30,7 +31,7 @@ func (d *draft) archive(outcome v1alpha1.ReleaseOutcome) {
 	record := v1alpha1.ReleaseRecord{
 		Revision: d.Status.UpdateRevision, Commit: d.Status.UpdateCommit, Outcome: outcome,
 		StartTime: d.Status.StartTime, EndTime: *d.Time(), Approvals: d.Status.Approvals, Rollback: d.Status.RollingBack,
-		Analysis: analysisRecords(d),
+		Analysis: verdict.History(d.Status.Analysis, d.Spec.Strategy.Analysis),
 	}
 	d.spend()
 	d.Status.History = append([]v1alpha1.ReleaseRecord{record}, d.Status.History...)

@@ -8,6 +8,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
+	"github.com/tranche-dev/tranche/rollout/engine/verdict"
 )
 
 // beginRelease starts a release, or the way back. It moves nothing.
@@ -92,7 +93,7 @@ func (d *draft) enter(step int, state v1alpha1.StepState) {
 	d.setState(state)
 	d.Status.RequestedApproval = nil
 	d.Status.CurrentStepTarget, d.Status.CurrentStepLostSeconds = 0, 0
-	endStepAnalysis(d)
+	verdict.EndStep(d.Status.Analysis)
 	d.Status.ProgressTime = d.Time()
 	d.Status.BestAvailableReplicas = d.GoalPods().Available
 }

@@ -44,7 +44,7 @@ func followClock(d *draft) {
 	clocks := []**metav1.Time{}
 	if position.Releasing(&d.Status) {
 		clocks = append(clocks, &d.Status.StepStateTime, &d.Status.ProgressTime)
-		clocks = append(clocks, analysisClocks(&d.Status, true)...)
+		clocks = append(clocks, verdict.Clocks(d.Status.Analysis, true)...)
 	}
 	if runsClock(&d.Position) || d.Status.Reason == v1alpha1.ReasonWriteRefused { // see resume
 		clocks = append(clocks, &d.Status.ReasonTime)
@@ -92,7 +92,7 @@ func extendClocks(d *draft, by time.Duration) {
 	if runsClock(&d.Position) {
 		clocks = append(clocks, &d.Status.ReasonTime)
 	}
-	clocks = append(clocks, analysisClocks(&d.Status, false)...)
+	clocks = append(clocks, verdict.Clocks(d.Status.Analysis, false)...)
 	for _, clock := range clocks {
 		if *clock != nil {
 			*clock = &metav1.Time{Time: (*clock).Add(by)}

@@ -3,12 +3,11 @@ package engine
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
-	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
+	"github.com/tranche-dev/tranche/rollout/engine/verdict"
 )
 
 // trackProgress keeps the step's best number of available pods, and when that was
@@ -27,19 +26,9 @@ func trackProgress(d *draft) {
 		d.Status.ProgressTime = d.Time()
 	}
 	d.Status.BestAvailableReplicas = best
-	if d.Deadline() <= 0 && recovered(&d.Position) {
+	if d.Deadline() <= 0 && position.Recovered(&d.Position) {
 		d.Status.ProgressTime, d.Status.CurrentStepLostSeconds = d.Time(), 0
 	}
-}
-
-// recovered reports whether a step that has missed its deadline can go on. All of its
-// pods are then available again, and only the deadline keeps it from moving.
-func recovered(p *position.Position) bool {
-	g := position.NewSet(*p.Goal)
-	if p.Spec.Paused || p.Status.RollingBack || !g.Observed || g.Clamp().Available < g.Size {
-		return false
-	}
-	return !slices.Equal(p.Next(p.Shares(false)), p.Next(p.Shares(true)))
 }
 
 // stoppedBy are the reasons for which nothing could move.
@@ -58,24 +47,10 @@ func decideDeadline(d *draft) {
 		d.report(v1alpha1.ReasonReleasePaused, "the plan is paused; "+d.Progress())
 	case left > 0:
 		d.wait, d.unready = left, d.IsUnready()
-		d.report(reasonUnderWay(&d.Position), d.Progress())
+		d.report(position.ReasonUnderWay(&d.Position), d.Progress())
 	default:
 		missDeadline(d)
 	}
-}
-
-// lostPods reports whether a step that had its pods has too few of them left. The measure is
-// the number that was wanted then, or is now if that is less. A step has too few if fewer
-// are available than that number less its maxUnavailable.
-func lostPods(p *position.Position) bool {
-	target, _ := p.Target(int(p.Status.CurrentStepIndex))
-	had := min(p.Status.CurrentStepTarget, target)
-	_, unavailable, err := plan.Bounds(&p.Strategy, had)
-	if err != nil {
-		unavailable = 0
-	}
-	g := position.NewSet(*p.Goal)
-	return g.Clamp().Available < had-max(0, min(unavailable, had-1))
 }
 
 // fallBack puts a step that has lost its pods under way again. Its pause starts
@@ -90,13 +65,13 @@ func fallBack(d *draft) {
 	}
 	d.Status.Phase = v1alpha1.PhaseRollingUpdate
 	d.setState(v1alpha1.StepUpgrade)
-	endStepAnalysis(d)
+	verdict.EndStep(d.Status.Analysis)
 	d.Status.ProgressTime = d.Time()
 	d.Status.BestAvailableReplicas = d.GoalPods().Available
 	d.unready = d.IsUnready()
 	d.warn(v1alpha1.ReasonPodsLost,
 		fmt.Sprintf("step %d had its pods available and is under way again: %s", d.Status.CurrentStepIndex, d.Progress()))
-	d.report(reasonUnderWay(&d.Position), d.Progress())
+	d.report(position.ReasonUnderWay(&d.Position), d.Progress())
 }
 
 // countLoss adds the time that a step which had lost its pods took to have them back.
@@ -121,7 +96,7 @@ func awaitPods(d *draft) {
 	}
 	if left := d.DeadlineLength() - d.Now.Sub(d.Status.ProgressTime.Time); left > 0 {
 		d.wait, d.unready = left, d.IsUnready()
-		d.report(reasonUnderWay(&d.Position), d.Progress())
+		d.report(position.ReasonUnderWay(&d.Position), d.Progress())
 		return
 	}
 	stallMissed(d)
@@ -144,38 +119,23 @@ func missDeadline(d *draft) {
 	case d.Pods == nil && stalled, d.Pods != nil && d.Pods.Failing == 0:
 		d.wait = podsInterval
 		stallMissed(d)
-	case stalled, placedLate(&d.Position):
+	case stalled, position.PlacedLate(&d.Position):
 		d.Status.ProgressTime, d.Status.CurrentStepLostSeconds = d.Time(), 0
 		d.wait = d.Deadline()
-		d.report(reasonUnderWay(&d.Position), d.Progress())
+		d.report(position.ReasonUnderWay(&d.Position), d.Progress())
 	default:
 		d.needsPods = d.Pods == nil
-		message := missedMessage(&d.Position)
+		message := position.MissedMessage(&d.Position)
 		d.warn(v1alpha1.ReasonProgressDeadlineExceeded, message)
 		failRelease(d, message)
 	}
 }
 
-// placedLate reports whether all pods that fail got their nodes in the second half of the
-// time that the step has had. Until then the cluster kept them away. The deadline then
-// starts again. They have had their nodes in its first half the next time.
-func placedLate(p *position.Position) bool {
-	if p.Pods == nil || p.Pods.PlacedTime.IsZero() || p.Status.ProgressTime == nil {
-		return false
-	}
-	waited := p.Pods.PlacedTime.Sub(p.Status.ProgressTime.Time)
-	return p.Now.Sub(p.Pods.PlacedTime) < waited
-}
-
 func stallMissed(d *draft) {
 	d.needsPods = d.Pods == nil
-	message := missedMessage(&d.Position)
+	message := position.MissedMessage(&d.Position)
 	if d.Status.Reason != v1alpha1.ReasonProgressDeadlineExceeded {
 		d.warn(v1alpha1.ReasonProgressDeadlineExceeded, message)
 	}
 	d.stall(v1alpha1.ReasonProgressDeadlineExceeded, message)
-}
-
-func missedMessage(p *position.Position) string {
-	return fmt.Sprintf("step %d made no progress in time: %s", p.Status.CurrentStepIndex, p.Progress())
 }

@@ -75,8 +75,8 @@ func decideUsable(d *draft) {
 		d.wait, d.unreleased = d.Contested, true
 		by := cmp.Or(d.ContestedBy, "template, strategy or paused of the Deployment were changed")
 		d.report(v1alpha1.ReasonDriftCorrected, by+contest.Until)
-	case labelled(&d.Position):
-		d.do(Unlabel{because: "the Deployment is native, and no release is under way"})
+	case position.Labelled(&d.Position):
+		d.do(Unlabel{Why: "the Deployment is native, and no release is under way"})
 	case d.Idle():
 		settleIdle(d)
 	case !d.UnderWay():

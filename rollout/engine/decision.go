@@ -1,14 +1,10 @@
 package engine
 
 import (
-	"fmt"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/action"
 )
 
 // Decision is what comes out of a round.
@@ -41,127 +37,18 @@ type Event struct {
 	Message string
 }
 
-// Action is one write to one object. The set is closed: Remember, Forget,
-// Hold, HandBack, Unlabel, CreateReplicaSet, CountCollision, Resize, ClearRollback.
-type Action interface {
-	// String says what is written, in a few words.
-	String() string
-	// Because says why.
-	Because() string
-	action()
-}
+// Action is one write to one object. Package action has the closed set.
+type Action = action.Action
 
-type because string
-
-func (b because) Because() string { return string(b) }
-func (because) action()           {}
-
-// Remember keeps a revision: as the stable one, or with Order 0 as the one that
-// is being released.
-type Remember struct {
-	because
-	Record Record
-	// Exists: the record is there already, and its order, name and origin change.
-	Exists bool
-	// Written: the template to keep is the one that the API server returned for the write
-	// before, which admission may have changed. If that is Record.Template nothing is
-	// written, unless the record has neither a name nor an order: then it is not there
-	// yet.
-	Written bool
-	// Renames: a template that admission has changed is another revision, and named
-	// as its ReplicaSet will be. Not once it has pods: approvals have its name then.
-	Renames bool
-}
-
-func (a Remember) String() string {
-	switch {
-	case a.Written:
-		return "remember the template of " + a.Record.Revision + " as written"
-	case a.Record.Order == 0:
-		return "remember " + a.Record.Revision
-	}
-	return "remember " + a.Record.Revision + " as stable"
-}
-
-// Forget deletes a record that is neither of the stable nor of the last
-// stable revision.
-type Forget struct {
-	because
-	Record Record
-}
-
-func (a Forget) String() string { return "forget " + a.Record.Revision }
-
-// Hold keeps the native controller off and sets the template, in one write. A
-// Remember of the template as it was written follows it.
-type Hold struct {
-	because
-	Template *corev1.PodTemplateSpec
-	Revision string
-}
-
-func (a Hold) String() string { return "hold at template " + a.Revision }
-
-// HandBack ends the hold: unpaused, the manifest's own strategy back, nothing
-// of ours left, in one write.
-type HandBack struct {
-	because
-	Strategy appsv1.DeploymentStrategy
-	// Template is set only where the Deployment is handed back at the stable
-	// one; nil leaves the template as it is.
-	Template *corev1.PodTemplateSpec
-}
-
-func (a HandBack) String() string {
-	if a.Template != nil {
-		return "hand back at the stable template"
-	}
-	return "hand back"
-}
-
-// Unlabel takes the label of a hold off a Deployment that is not held.
-type Unlabel struct{ because }
-
-func (Unlabel) String() string { return "take off label " + v1alpha1.LabelHeld }
-
-// CreateReplicaSet makes the update revision's ReplicaSet, complete.
-type CreateReplicaSet struct {
-	because
-	ReplicaSet *appsv1.ReplicaSet
-}
-
-func (a CreateReplicaSet) String() string {
-	return fmt.Sprintf("create ReplicaSet %s of %d", a.ReplicaSet.Name, facts.Size(a.ReplicaSet))
-}
-
-// CountCollision raises the count that the hashes of new names contain: a ReplicaSet that
-// is being deleted has this one. The next round makes the ReplicaSet under another name.
-type CountCollision struct {
-	because
-	Name string
-}
-
-func (a CountCollision) String() string { return "find another name than " + a.Name }
-
-// Resize sets a ReplicaSet's size and its desired-replicas and max-replicas
-// annotations, in one write (H6).
-type Resize struct {
-	because
-	ReplicaSet *appsv1.ReplicaSet
-	To         int32
-	Desired    int32
-	Max        int32
-}
-
-func (a Resize) String() string {
-	if from := facts.Size(a.ReplicaSet); from != a.To {
-		return fmt.Sprintf("resize ReplicaSet %s from %d to %d", a.ReplicaSet.Name, from, a.To)
-	}
-	return "put right the annotations of ReplicaSet " + a.ReplicaSet.Name
-}
-
-// ClearRollback takes the rollback annotation off the BatchRelease, once it
-// has been acted on.
-type ClearRollback struct{ because }
-
-func (ClearRollback) String() string { return "clear the rollback annotation" }
+// The actions, under the names that callers use.
+type (
+	Remember         = action.Remember
+	Forget           = action.Forget
+	Hold             = action.Hold
+	HandBack         = action.HandBack
+	Unlabel          = action.Unlabel
+	CreateReplicaSet = action.CreateReplicaSet
+	CountCollision   = action.CountCollision
+	Resize           = action.Resize
+	ClearRollback    = action.ClearRollback
+)

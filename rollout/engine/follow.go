@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/action"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
 	"github.com/tranche-dev/tranche/rollout/engine/rolling"
 )
@@ -27,9 +28,9 @@ func followReplicas(d *draft) {
 		d.handBack("there is nothing to split", d.Stable.Template)
 	case !Held(d.Deployment):
 		d.warn(v1alpha1.ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")
-		d.do(Hold{because: "the hold was changed by another field manager", Template: &d.Deployment.Spec.Template, Revision: d.Goal.Name})
+		d.do(Hold{Why: "the hold was changed by another field manager", Template: &d.Deployment.Spec.Template, Revision: d.Goal.Name})
 	case d.RefusedReason == v1alpha1.ReasonWriteRefused && (!d.CreationRefused || position.LacksReplicaSet(sets)):
 	case d.Seen() && (rolling.Active(position.Numbers(sets)) > 1 || position.IsAlone(&d.Position, sets)):
-		moveSizes(d, sets, because(fmt.Sprintf("%d replicas, and no release may go on", d.Replicas)))
+		moveSizes(d, sets, action.Why(fmt.Sprintf("%d replicas, and no release may go on", d.Replicas)))
 	}
 }

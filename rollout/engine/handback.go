@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/action"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/native"
 )
@@ -39,7 +40,7 @@ func HandedBack(br *v1alpha1.BatchRelease, gone bool, now time.Time) v1alpha1.Ba
 
 // handBack ends the hold, and keeps the template that the Deployment then has:
 // admission may change it with the write.
-func (d *draft) handBack(why because, template *corev1.PodTemplateSpec) {
+func (d *draft) handBack(why action.Why, template *corev1.PodTemplateSpec) {
 	endHold(d, why, template)
 	if len(d.StableRecords) == 0 {
 		return
@@ -52,7 +53,7 @@ func (d *draft) handBack(why because, template *corev1.PodTemplateSpec) {
 		}
 	}
 	record.Order = d.newest() + 1
-	d.do(Remember{because: why, Record: record, Written: true})
+	d.do(Remember{Why: why, Record: record, Written: true})
 }
 
 // endHold ends the hold. It first puts a ReplicaSet right that has the Deployment's size
@@ -60,7 +61,7 @@ func (d *draft) handBack(why because, template *corev1.PodTemplateSpec) {
 // the others, the native controller never makes a ReplicaSet again (H11). It leaves the
 // one of the hold's template alone beside others: that would pass for saturated (H6). In place
 // of bounds that the API server would refuse, it hands back the default ones.
-func endHold(d *draft, why because, template *corev1.PodTemplateSpec) {
+func endHold(d *draft, why action.Why, template *corev1.PodTemplateSpec) {
 	var active []*appsv1.ReplicaSet
 	for _, rs := range d.ReplicaSets {
 		if facts.Size(rs) > 0 {
@@ -70,14 +71,14 @@ func endHold(d *draft, why because, template *corev1.PodTemplateSpec) {
 	for _, rs := range active {
 		safe := len(active) == 1 || !plan.EqualTemplate(&rs.Spec.Template, &d.Deployment.Spec.Template)
 		if safe && facts.Size(rs) == d.Replicas && !native.HasSizeAnnotations(rs, d.Replicas, d.Replicas+d.Surge) {
-			d.do(Resize{because: why, ReplicaSet: rs, To: d.Replicas, Desired: d.Replicas, Max: d.Replicas + d.Surge})
+			d.do(Resize{Why: why, ReplicaSet: rs, To: d.Replicas, Desired: d.Replicas, Max: d.Replicas + d.Surge})
 		}
 	}
 	strategy := d.Strategy
 	if d.BadBounds != nil {
 		strategy = facts.CompleteStrategy(&appsv1.DeploymentStrategy{})
 	}
-	d.do(HandBack{because: why, Strategy: strategy, Template: template})
+	d.do(HandBack{Why: why, Strategy: strategy, Template: template})
 }
 
 // unhold leaves the Deployment to the native controller, at the stable template.

@@ -4,7 +4,9 @@ import (
 	"fmt"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/action"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/verdict"
 )
 
 // takeHold takes the hold, once the native controller has finished with what is
@@ -17,21 +19,21 @@ func takeHold(d *draft, why string) {
 	}
 	if r := d.StableRecords[0]; !d.Touched() && (r.Strategy == nil || !facts.EqualStrategy(*r.Strategy, d.Strategy)) {
 		r.Strategy = &d.Strategy
-		d.do(Remember{because: "its strategy has changed", Record: r, Exists: true})
+		d.do(Remember{Why: "its strategy has changed", Record: r, Exists: true})
 	}
 	if d.SeveralActive() { // one alone is marked when another one gets pods
 		for _, rs := range d.ReplicaSets { // admission may make the template of any of them of what is written
 			d.unsaturate(rs)
 		}
 	}
-	d.do(Hold{because: because(why), Template: d.Goal.Sent, Revision: d.Goal.Name})
+	d.do(Hold{Why: action.Why(why), Template: d.Goal.Sent, Revision: d.Goal.Name})
 	record := d.RecordOf(d.Goal, 0)
 	if d.Goal.Record != nil {
 		record = *d.Goal.Record
 		record.Sent = d.Goal.ID
 		record.Order = 0 // where admission makes another template of it, that is not stable yet
 	}
-	d.do(Remember{because: because(why), Record: record, Written: true, Renames: facts.Size(d.Goal.ReplicaSet) == 0})
+	d.do(Remember{Why: action.Why(why), Record: record, Written: true, Renames: facts.Size(d.Goal.ReplicaSet) == 0})
 	forgetReplaced(d)
 }
 
@@ -46,7 +48,7 @@ func markFull(d *draft) {
 // parkStep hands the Deployment back where the step wants no pod.
 func parkStep(d *draft) {
 	unhold(d)
-	parkAnalysis(d)
+	verdict.Park(d.Status.Analysis)
 	if d.Replicas == 0 {
 		d.report(v1alpha1.ReasonScaledToZero,
 			fmt.Sprintf("the Deployment has 0 replicas; %s goes on at step %d when it has some", d.Goal.Name, d.Status.CurrentStepIndex))

@@ -30,7 +30,7 @@ func settleIdle(d *draft) {
 		renewStable(d)
 	}
 	for _, r := range slices.Concat(d.ReleasingRecords, d.OutdatedRecords) {
-		d.do(Forget{because: "it is not being released any more", Record: r})
+		d.do(Forget{Why: "it is not being released any more", Record: r})
 	}
 	completeRelease(d)
 	if n := d.Replaced(); n > 0 && d.Status.Reason == v1alpha1.ReasonReleaseCompleted {
@@ -54,18 +54,11 @@ func renewStable(d *draft) {
 	case old.Kept != nil:
 		record.Name, record.ResourceVersion, record.Kept = "", "", nil
 		record.Order = d.newest() + 1
-		d.do(Remember{because: "the API server makes another template of it", Record: record})
-		d.do(Forget{because: "its template is another one today", Record: *old})
+		d.do(Remember{Why: "the API server makes another template of it", Record: record})
+		d.do(Forget{Why: "its template is another one today", Record: *old})
 	case record.Sent != old.Sent:
-		d.do(Remember{because: "spec.template says the same otherwise", Record: record, Exists: true})
+		d.do(Remember{Why: "spec.template says the same otherwise", Record: record, Exists: true})
 	}
-}
-
-// labelled reports whether a Deployment that is as it was released has the label of a hold.
-// Another user has put it there: the controller ends a hold in one write.
-func labelled(p *position.Position) bool {
-	return p.Status.Phase == v1alpha1.PhaseCompleted && v1alpha1.HasHeld(p.Deployment.Labels) && p.Native() &&
-		!p.Forward() && !p.Failed() && p.Goal.Equal(&p.Deployment.Spec.Template)
 }
 
 // watchPods says so where fewer pods of a completed release are available than the

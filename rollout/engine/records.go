@@ -29,7 +29,7 @@ func rememberGoal(d *draft) {
 	if d.Status.RollingBack || without {
 		kept = 0 // what was left by going back is nothing to go back to: it would be released with no gate
 	}
-	remember := Remember{because: "all pods run it", Record: record, Exists: i >= 0}
+	remember := Remember{Why: "all pods run it", Record: record, Exists: i >= 0}
 	first := kept > 0 || i < 0 || i >= len(d.StableRecords) // or nothing stable would be on record
 	if first {
 		d.do(remember)
@@ -47,12 +47,12 @@ func forgetOld(d *draft, old []Record, kept int) {
 			kept--
 			continue
 		}
-		d.do(Forget{because: "neither stable nor last stable", Record: r})
+		d.do(Forget{Why: "neither stable nor last stable", Record: r})
 	}
 }
 
 func recordGoal(d *draft) {
-	d.do(Remember{because: "it is under release", Record: d.RecordOf(d.Goal, 0)})
+	d.do(Remember{Why: "it is under release", Record: d.RecordOf(d.Goal, 0)})
 }
 
 // forgetReplaced forgets what was being released before the goal.
@@ -61,7 +61,7 @@ func forgetReplaced(d *draft) {
 		// While it has a ReplicaSet, it may come again under another template. Its pods then
 		// count against the gates (I3), also if admission would make another one of it today.
 		if r.Sent != d.Goal.ID && facts.FindReplicaSet(d.ReplicaSets, r.Template) == nil && facts.FindReplicaSet(d.ReplicaSets, r.Kept) == nil {
-			d.do(Forget{because: "it is not being released any more", Record: r})
+			d.do(Forget{Why: "it is not being released any more", Record: r})
 		}
 	}
 }

@@ -24,17 +24,17 @@ func requestedRollback(d *draft) bool {
 	switch {
 	case d.Forward() && !d.UnderWay():
 		d.warn(v1alpha1.ReasonRollbackImpossible, fmt.Sprintf("it was asked for before %s came, which has not begun", d.Goal.Name))
-		d.do(ClearRollback{because: "another release has come since"})
+		d.do(ClearRollback{Why: "another release has come since"})
 		return false
 	case !d.Forward() && position.Releasing(&d.Status) && !d.UnderWay() && !d.Failed():
-		d.do(ClearRollback{because: "Git has gone back"})
+		d.do(ClearRollback{Why: "Git has gone back"})
 		return false
 	case d.Failed() || d.Status.RollingBack:
-		d.do(ClearRollback{because: "the rollback has begun"})
+		d.do(ClearRollback{Why: "the rollback has begun"})
 		return false
 	case d.Brought == nil || d.Brought == d.Stable && d.Recorded(1) == nil:
 		d.warn(v1alpha1.ReasonRollbackImpossible, "nothing that was stable before is known")
-		d.do(ClearRollback{because: "there is nothing to go back to"})
+		d.do(ClearRollback{Why: "there is nothing to go back to"})
 		return false
 	}
 	failRelease(d, "asked for in the cluster")

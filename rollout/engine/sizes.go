@@ -1,12 +1,12 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/tranche-dev/tranche/rollout/engine/action"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/native"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
@@ -14,7 +14,7 @@ import (
 )
 
 // moveSizes asks for the sizes that this round may have.
-func moveSizes(d *draft, sets []position.Set, why because) {
+func moveSizes(d *draft, sets []position.Set, why action.Why) {
 	next, now := d.Next(sets), position.Numbers(sets)
 	beside := rolling.Total(now[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
 	unsaturateDeleted(d, sets, next)
@@ -50,7 +50,7 @@ func moveSizes(d *draft, sets []position.Set, why because) {
 
 // writeSizes asks for the sizes in this order. If a ReplicaSet must be made whose name is taken,
 // nothing shrinks before it is there. Nothing moves before that of the goal is there (H1).
-func writeSizes(d *draft, sets []position.Set, next []int32, order []int, beside bool, why because) {
+func writeSizes(d *draft, sets []position.Set, next []int32, order []int, beside bool, why action.Why) {
 	lacking := slices.IndexFunc(order, func(i int) bool { return next[i] > 0 && nameless(d.Facts, sets[i]) })
 	for _, i := range order {
 		waits := lacking >= 0 && (order[lacking] == 0 || next[i] < sets[i].Size || nameless(d.Facts, sets[i]))
@@ -59,26 +59,17 @@ func writeSizes(d *draft, sets []position.Set, next []int32, order []int, beside
 		}
 	}
 	if lacking >= 0 { // last, since it ends the round
-		d.do(CountCollision{because: why, Name: native.NameWithHash(d.Deployment.Name, sets[order[lacking]].Hash)})
+		d.do(CountCollision{Why: why, Name: native.NameWithHash(d.Deployment.Name, sets[order[lacking]].Hash)})
 	}
 }
 
 // nameless reports whether a set has no ReplicaSet, and none can be made under its name.
 func nameless(f *facts.Facts, s position.Set) bool { return s.ReplicaSet == nil && taken(f, s.Hash) }
 
-// purpose says what a move is for.
-func purpose(p *position.Position) because {
-	if p.Status.RollingBack {
-		return "rolling back to " + because(p.Goal.Name)
-	}
-	goal, _ := p.Target(int(p.Status.CurrentStepIndex))
-	return because(fmt.Sprintf("step %d: %d of %d run %s", p.Status.CurrentStepIndex, goal, p.Replicas, p.Goal.Name))
-}
-
 // resize writes a size. A goal of full size beside others is marked as desired larger.
 // Otherwise the native controller would take it for saturated, and send all others to 0
 // (H6).
-func (d *draft) resize(s position.Set, to int32, beside bool, why because) {
+func (d *draft) resize(s position.Set, to int32, beside bool, why action.Why) {
 	desired, maximum := d.Replicas, d.Replicas+d.Surge
 	if beside && to == d.Replicas {
 		desired++
@@ -88,10 +79,10 @@ func (d *draft) resize(s position.Set, to int32, beside bool, why because) {
 		if s.Name == d.Goal.Name {
 			number = facts.MaxRevision(d.ReplicaSets) + 1
 		}
-		d.do(CreateReplicaSet{because: why, ReplicaSet: native.NewReplicaSet(d.Deployment, &s.Revision, number, to, desired, maximum)})
+		d.do(CreateReplicaSet{Why: why, ReplicaSet: native.NewReplicaSet(d.Deployment, &s.Revision, number, to, desired, maximum)})
 		return
 	}
-	d.do(Resize{because: why, ReplicaSet: s.ReplicaSet, To: to, Desired: desired, Max: maximum})
+	d.do(Resize{Why: why, ReplicaSet: s.ReplicaSet, To: to, Desired: desired, Max: maximum})
 }
 
 // unsaturateDeleted keeps ReplicaSets that are being deleted, and that have pods still,
@@ -126,7 +117,7 @@ func (d *draft) unsaturate(rs *appsv1.ReplicaSet) {
 	if facts.Size(rs) == desired {
 		desired++
 	}
-	d.do(Resize{because: "it would pass for saturated (H6)", ReplicaSet: rs, To: facts.Size(rs), Desired: desired, Max: d.Replicas + d.Surge})
+	d.do(Resize{Why: "it would pass for saturated (H6)", ReplicaSet: rs, To: facts.Size(rs), Desired: desired, Max: d.Replicas + d.Surge})
 }
 
 // takeBackMarks puts the size annotations right that takeHold has written, where the hold
@@ -143,7 +134,7 @@ func takeBackMarks(d *draft) {
 	}
 	var writes []Action
 	for _, rs := range d.Marked() {
-		put := Resize{because: "no hold has followed its mark (H11)", ReplicaSet: rs, To: d.Replicas, Desired: d.Replicas}
+		put := Resize{Why: "no hold has followed its mark (H11)", ReplicaSet: rs, To: d.Replicas, Desired: d.Replicas}
 		put.Max = d.Replicas + d.Surge
 		writes = append(writes, put)
 	}

@@ -57,13 +57,6 @@ func (d *draft) condition(name string, status metav1.ConditionStatus, reason, me
 	})
 }
 
-func reasonUnderWay(p *position.Position) string {
-	if p.Status.RollingBack {
-		return v1alpha1.ReasonRollingBack
-	}
-	return v1alpha1.ReasonUpgrading
-}
-
 // conclude sums the round up.
 func conclude(d *draft) Decision {
 	takeBackMarks(d)

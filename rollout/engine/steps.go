@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/action"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
@@ -113,7 +114,7 @@ func decideStep(d *draft) {
 	}
 	trackProgress(d)
 	sets := d.Split()
-	moveSizes(d, sets, purpose(&d.Position))
+	moveSizes(d, sets, action.Why(position.Purpose(&d.Position)))
 	advance(d, len(d.actions) == 0 && position.StepDone(&d.Position, sets))
 }
 
@@ -186,7 +187,7 @@ func advance(d *draft, done bool) {
 		decideGate(d)
 	case d.Status.CurrentStepState == v1alpha1.StepUpgrade:
 		decideDeadline(d)
-	case d.Status.Phase == v1alpha1.PhaseFinalizing || lostPods(&d.Position):
+	case d.Status.Phase == v1alpha1.PhaseFinalizing || position.LostPods(&d.Position):
 		fallBack(d)
 	default:
 		awaitPods(d)
@@ -208,11 +209,11 @@ func finalize(d *draft) {
 		d.report(v1alpha1.ReasonHandingBack, "all pods run "+d.Goal.Name+"; the hand-back waits"+d.Deletions())
 		return
 	}
-	finishRelease(d, "all pods run "+because(d.Goal.Name), nil)
+	finishRelease(d, "all pods run "+action.Why(d.Goal.Name), nil)
 }
 
 // finishRelease hands back at what has become stable.
-func finishRelease(d *draft, why because, template *corev1.PodTemplateSpec) {
+func finishRelease(d *draft, why action.Why, template *corev1.PodTemplateSpec) {
 	rememberGoal(d)
 	d.handBack(why, template)
 	completeRelease(d)

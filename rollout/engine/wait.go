@@ -3,6 +3,8 @@ package engine
 import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/gates"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
+	"github.com/tranche-dev/tranche/rollout/engine/verdict"
 )
 
 // decideGate is about a step whose pods are available. It is left when its
@@ -52,10 +54,10 @@ func passGate(d *draft, g *gates.Gate) {
 	if g.Reason != "" {
 		d.event(g.Reason, g.Message)
 	}
-	recordVerdicts(d)
-	restartOverridden(d)
+	verdict.RecordAll(d.Status.Analysis, d.Spec.Strategy.Analysis)
+	verdict.Restart(d.Status.Analysis, gates.OverrideOf(&d.Position))
 	d.Status.OpenedReplicas = d.OpenTo(next)
 	d.enter(next, v1alpha1.StepUpgrade)
 	d.Status.Phase = v1alpha1.PhaseRollingUpdate
-	d.report(reasonUnderWay(&d.Position), d.Progress())
+	d.report(position.ReasonUnderWay(&d.Position), d.Progress())
 }

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
 	"github.com/tranche-dev/tranche/rollout/engine/verdict"
 )
 
-// Analysis returns the analysis of the step that the release is at; nil without one, or where
-// the release waits at a gate before the step.
+// Analysis returns the analysis of the step that the release is at. It is nil without one, and
+// while the release waits at a gate before the step.
 func Analysis(p *position.Position) *v1alpha1.StepAnalysis {
 	if p.Capped() {
 		return nil
@@ -78,7 +79,8 @@ func analysed(p *position.Position) *Gate {
 	}
 	s := p.Status.Analysis
 	if s == nil || s.Verdict != v1alpha1.VerdictPass || s.Step != n {
-		return &Gate{Reason: v1alpha1.ReasonWaitingForAnalysis, Message: fmt.Sprintf("%s; step %d is being measured%s", p.Progress(), n, soFar(s, step))}
+		return &Gate{Reason: v1alpha1.ReasonWaitingForAnalysis,
+			Message: fmt.Sprintf("%s; step %d is being measured%s", p.Progress(), n, soFar(s, step))}
 	}
 	if step.Approval {
 		return nil
@@ -129,4 +131,46 @@ func OverriddenBy(p *position.Position) *v1alpha1.StepApproval {
 	}
 	a := p.Status.Approval
 	return &v1alpha1.StepApproval{By: approver(a), Commit: a.ApprovedIn, Override: slices.Clone(o.Metrics), Reason: o.Reason}
+}
+
+// Track returns what follows the metrics of the release at its step.
+func Track(p *position.Position) *verdict.Track {
+	t := &verdict.Track{
+		Plan: p.Spec.Strategy.Analysis, Status: p.Status.Analysis, Now: p.Now, Step: Analysis(p), Last: p.LastStep(),
+	}
+	if o := OverrideOf(p); o != nil {
+		t.Overridden = o.Metrics
+	}
+	return t
+}
+
+// Measured names the release for measurements.
+func Measured(p *position.Position) verdict.Release {
+	r := verdict.Release{
+		Key: verdict.Key{
+			Namespace: p.Release.Namespace, Plan: p.Release.Name, Revision: p.Status.UpdateRevision, Commit: p.Status.UpdateCommit,
+		},
+		Account: p.Spec.ServiceAccountName, Deployment: p.Spec.WorkloadRef.Name,
+		Update: nameOf(p.Goal), Stable: nameOf(p.Stable), StableRevision: p.Stable.Name,
+	}
+	if p.Status.StartTime != nil {
+		r.Began = p.Status.StartTime.Unix()
+	}
+	return r
+}
+
+func nameOf(r *facts.Revision) string {
+	if r.ReplicaSet == nil {
+		return ""
+	}
+	return r.ReplicaSet.Name
+}
+
+// VerdictMessage explains a reason of [Verdict], with the values.
+func VerdictMessage(p *position.Position, reason string) string {
+	says := "fails"
+	if reason == v1alpha1.ReasonAnalysisUnknown {
+		says = "has had no verdict in time"
+	}
+	return fmt.Sprintf("analysis of %s at step %d %s: %s", p.Goal.Name, p.Status.CurrentStepIndex, says, p.Status.Analysis.Message)
 }

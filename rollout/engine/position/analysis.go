@@ -26,8 +26,8 @@ func StepAnalysis(p *Position) *v1alpha1.StepAnalysis {
 // passed. Until then one other pod stays, if there may be one. With only the goal active the
 // native controller would bring the goal to a new N by itself (H26).
 func (p *Position) AwaitsVerdict() bool {
-	if p.Status.RollingBack || p.Spec.Strategy.Analysis == nil || int(p.Status.CurrentStepIndex) < len(p.Spec.Strategy.Steps)-1 || p.Goal == nil ||
-		!Acts(p) || StepAnalysis(p) == nil {
+	last := len(p.Spec.Strategy.Steps) - 1
+	if !Acts(p) || int(p.Status.CurrentStepIndex) < last || StepAnalysis(p) == nil {
 		return false
 	}
 	s := p.Status.Analysis

@@ -236,14 +236,7 @@ func (m *model) wait(d engine.Decision) bool {
 	if d.Wait > 0 {
 		at(m.now.Add(d.Wait))
 	}
-	for i := range m.pods {
-		for _, p := range m.pods[i] {
-			if !p.fails {
-				at(p.born.Add(m.PodReady))
-				at(p.born.Add(m.available()))
-			}
-		}
-	}
+	m.comeUp(at)
 	if d.Status.Reason == v1alpha1.ReasonWaitingForApproval {
 		if m.approves.IsZero() {
 			m.approves = m.now.Add(max(m.ApproveAfter, time.Nanosecond))
@@ -263,6 +256,18 @@ func (m *model) wait(d engine.Decision) bool {
 		m.approves = time.Time{}
 	}
 	return true
+}
+
+// comeUp names the times at which pods come up.
+func (m *model) comeUp(at func(time.Time)) {
+	for i := range m.pods {
+		for _, p := range m.pods[i] {
+			if !p.fails {
+				at(p.born.Add(m.PodReady))
+				at(p.born.Add(m.available()))
+			}
+		}
+	}
 }
 
 // stoppedByVerdict reports whether a release waits for a person since a metric does not pass.

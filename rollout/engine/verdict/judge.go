@@ -192,7 +192,8 @@ func (c *Case) proportion() Judgement {
 func (c *Case) decide(message, breaks string, stableBreaks bool, compared statistics.Verdict, enough bool) Judgement {
 	switch {
 	case compared == statistics.Fail:
-		return Judgement{Verdict: v1alpha1.VerdictFail, Reason: WorseThanStable, Message: message + "; worse by " + string(c.Metric.Compare.By)}
+		message += "; worse by " + string(c.Metric.Compare.By)
+		return Judgement{Verdict: v1alpha1.VerdictFail, Reason: WorseThanStable, Message: message}
 	case breaks != "" && stableBreaks:
 		return Judgement{Verdict: v1alpha1.VerdictUnknown, Reason: StableFailsToo, Message: message + "; the stable revision fails, too"}
 	case breaks != "":

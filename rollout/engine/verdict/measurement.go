@@ -9,8 +9,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Key names one measurement of one release. It is comparable. Whoever asks again, after a crash
-// or as another leader, has the same key.
+// Key names one measurement of one release. It is comparable. A process that asks again,
+// after a crash or as another leader, has the same key.
 type Key struct {
 	// Namespace and Plan are those of the BatchRelease.
 	Namespace, Plan string

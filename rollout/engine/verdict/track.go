@@ -53,7 +53,7 @@ func (t *Track) StepMetrics() []string {
 }
 
 // Arrange has one status for each metric that is measured now, in the order of the plan. A
-// metric whose question has changed starts anew. Others keep their values.
+// metric whose question has changed starts again. Others keep their values.
 func (t *Track) Arrange() {
 	var arranged []v1alpha1.MetricStatus
 	arrange := func(names []string, background bool, start *metav1.Time) {
@@ -309,7 +309,20 @@ func (t *Track) Wake() time.Time {
 	return wake
 }
 
-// TimesUnknown reports whether a clock of unknownDeadlineSeconds runs.
-func TimesUnknown(s *v1alpha1.AnalysisStatus) bool {
-	return s != nil && slices.ContainsFunc(s.Metrics, func(m v1alpha1.MetricStatus) bool { return m.UnknownTime != nil })
+// Begin begins the windows of the step, from when its pods were available, and those of the
+// background with the first step. It reports whether any have begun.
+func (t *Track) Begin(available time.Time) bool {
+	began := false
+	if t.Status.BackgroundStartTime == nil && len(t.Plan.Background) > 0 {
+		t.Status.BackgroundStartTime, began = wholeSecond(t.Now), true
+	}
+	if t.Step != nil && t.Status.StartTime == nil {
+		t.Status.StartTime, began = wholeSecond(available), true
+		t.Status.Round++
+	}
+	return began
 }
+
+// wholeSecond returns a time as the API server keeps it. A window that is counted from a fraction
+// of a second would be another one after a restart.
+func wholeSecond(t time.Time) *metav1.Time { return &metav1.Time{Time: t.Truncate(time.Second)} }

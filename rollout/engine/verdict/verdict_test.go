@@ -96,28 +96,55 @@ func (l *lab) give(text string) {
 	l.Follow([]verdict.Measured{{Key: next.Key, Update: answer(update), Stable: answer(stable), Retrying: retrying}}, l.release)
 }
 
-// TestCorners has the rows of the table of corners, each as what three windows answer.
-func TestCorners(t *testing.T) {
+// corner is a row of the table of corners.
+type corner struct {
+	metric          v1alpha1.Metric
+	answers         string // of each window, "update; stable", between commas
+	verdict, reason string
+	why             string
+}
+
+// comparisonCorners are of metrics that compare with the stable revision.
+func comparisonCorners() []corner {
 	higher := v1alpha1.Comparison{Worse: v1alpha1.WorseHigher, By: "0.5%"}
 	limited := func(c v1alpha1.Comparison) v1alpha1.Metric {
 		m := proportion()
 		m.Compare = &c
 		return m
 	}
+	proven := higher
+	proven.Prove = true
+	return []corner{
+		{compared(proportion(), higher), "40/1000; 1/1000", "Fail", verdict.WorseThanStable, "p is far below 0.001 at the first look"},
+		{compared(proportion(), higher), "9/1000; 1/1000", "Unknown", verdict.Measuring, "p of 0.01 decides nothing before the end"},
+		{compared(proportion(), higher), "9/1000; 1/1000, 6/1000; 3/1000, 7/1000; 2/1000", "Fail", verdict.WorseThanStable,
+			"and does at the end"},
+		{compared(proportion(), higher), "30/9000; 1/9000, 30/9000; 1/9000, 30/9000; 1/9000", "Pass", verdict.WithinLimits,
+			"significant, and less than compare.by"},
+		{compared(proportion(), higher), "1/1000; 1/1000, 1/1000; 1/1000, 1/1000; 1/1000", "Pass", verdict.WithinLimits,
+			"no harm is seen"},
+		{compared(proportion(), higher), "0/1000; NoData, 0/1000; NoData, 0/1000; NoData", "Unknown", verdict.NoData,
+			"nothing to compare with"},
+		{compared(proportion(), higher), "0/1000; 0/20, 0/1000; 0/20, 0/1000; 0/20", "Unknown", verdict.BelowMinimum,
+			"60 of stable are not 100"},
+		{compared(proportion(), proven), "1/200; 1/200, 1/200; 1/200, 1/200; 1/200", "Unknown", verdict.NotProven,
+			"harm is not excluded"},
+		{compared(proportion(), proven), "1/9000; 1/9000, 1/9000; 1/9000, 1/9000; 1/9000", "Pass", verdict.WithinLimits,
+			"harm is excluded"},
+		{limited(higher), "300/1000; 30/1000", "Fail", verdict.WorseThanStable, "both are above the limit, and one is much worse"},
+		{limited(higher), "30/1000; 30/1000, 30/1000, 30/1000", "Unknown", verdict.StableFailsToo, "both are above the limit alike"},
+	}
+}
+
+// corners are of metrics with limits, and of checks.
+func corners() []corner {
 	web := v1alpha1.Metric{Name: "checkout", Interval: seconds(60), Condition: "true", Web: &v1alpha1.WebMetric{URL: "https://x"}}
 	tolerant := web
 	tolerant.FailureLimit = 1
 	job := v1alpha1.Metric{Name: "smoke", Interval: seconds(60), Job: &v1alpha1.JobMetric{From: "smoke"}}
 	limit := gauge()
 	limit.FailureLimit = 1
-	proven := higher
-	proven.Prove = true
-	for _, c := range []struct {
-		metric          v1alpha1.Metric
-		answers         string // of each window, "update; stable", between commas
-		verdict, reason string
-		why             string
-	}{
+	return []corner{
 		{proportion(), "1/100, 1/100, 1/100", "Pass", verdict.WithinLimits, "all windows are within the limit"},
 		{proportion(), "1/100, 1/100", "Unknown", verdict.Measuring, "a window of the duration is missing"},
 		{proportion(), "3/100; 0/100", "Fail", verdict.AboveMax, "the limit fails at any time, once there is the minimum"},
@@ -143,20 +170,6 @@ func TestCorners(t *testing.T) {
 		{proportion(), "1/100, 1/100, ProviderRefused", "Unknown", verdict.ProviderRefused, "4xx is no failure of the release"},
 		{proportion(), "1/100, 1/100, ClockSkew", "Unknown", verdict.ClockSkew, "a window by another clock is another window"},
 		{proportion(), "1/100; NoData, 1/100; NoData, 1/100; NoData", "Pass", verdict.WithinLimits, "a limit needs no stable revision"},
-
-		{compared(proportion(), higher), "40/1000; 1/1000", "Fail", verdict.WorseThanStable, "p is far below 0.001 at the first look"},
-		{compared(proportion(), higher), "9/1000; 1/1000", "Unknown", verdict.Measuring, "p of 0.01 decides nothing before the end"},
-		{compared(proportion(), higher), "9/1000; 1/1000, 6/1000; 3/1000, 7/1000; 2/1000", "Fail", verdict.WorseThanStable, "and does at the end"},
-		{compared(proportion(), higher), "30/9000; 1/9000, 30/9000; 1/9000, 30/9000; 1/9000", "Pass", verdict.WithinLimits,
-			"significant, and less than compare.by"},
-		{compared(proportion(), higher), "1/1000; 1/1000, 1/1000; 1/1000, 1/1000; 1/1000", "Pass", verdict.WithinLimits, "no harm is seen"},
-		{compared(proportion(), higher), "0/1000; NoData, 0/1000; NoData, 0/1000; NoData", "Unknown", verdict.NoData, "nothing to compare with"},
-		{compared(proportion(), higher), "0/1000; 0/20, 0/1000; 0/20, 0/1000; 0/20", "Unknown", verdict.BelowMinimum, "60 of stable are not 100"},
-		{compared(proportion(), proven), "1/200; 1/200, 1/200; 1/200, 1/200; 1/200", "Unknown", verdict.NotProven, "harm is not excluded"},
-		{compared(proportion(), proven), "1/9000; 1/9000, 1/9000; 1/9000, 1/9000; 1/9000", "Pass", verdict.WithinLimits, "harm is excluded"},
-		{limited(higher), "300/1000; 30/1000", "Fail", verdict.WorseThanStable, "both are above the limit, and one is much worse"},
-		{limited(higher), "30/1000; 30/1000, 30/1000, 30/1000", "Unknown", verdict.StableFailsToo, "both are above the limit alike"},
-
 		{gauge(), "1, 2, 3", "Pass", verdict.WithinLimits, "each value is within the limit"},
 		{gauge(), "1, 9; 1", "Fail", verdict.AboveMax, "one value is above it"},
 		{limit, "1, 9; 1, 2", "Pass", verdict.WithinLimits, "one may be"},
@@ -165,7 +178,6 @@ func TestCorners(t *testing.T) {
 		{gauge(), "1, 2, NaN", "Unknown", verdict.NotANumber, "a quantile without requests is NaN"},
 		{gauge(), "1, 2, Inf", "Unknown", verdict.NotANumber, "or infinite"},
 		{gauge(), "1, 2, -", "Unknown", verdict.BadAnswer, "there is no answer"},
-
 		{web, "1, 1, 1", "Pass", verdict.WithinLimits, "each check passes"},
 		{web, "1, 0", "Fail", verdict.ChecksFailed, "one fails"},
 		{tolerant, "0, 1, 1", "Pass", verdict.WithinLimits, "one may fail"},
@@ -175,13 +187,19 @@ func TestCorners(t *testing.T) {
 		{job, "0", "Fail", verdict.ChecksFailed, "exit code 1"},
 		{job, "JobNotRun", "Unknown", verdict.JobNotRun, "OOM, eviction, and exit codes from 126"},
 		{job, "JobNotRun, 1", "Pass", verdict.WithinLimits, "another Job runs at the next interval"},
-	} {
+	}
+}
+
+// TestCorners has the rows of the table of corners, each as what windows answer.
+func TestCorners(t *testing.T) {
+	for _, c := range slices.Concat(corners(), comparisonCorners()) {
 		l := newLab(c.metric)
 		for text := range strings.SplitSeq(c.answers, ", ") {
 			l.give(text)
 		}
 		if got := l.metric(); string(got.Verdict) != c.verdict || got.Reason != c.reason {
-			t.Errorf("%s: %s: is %s %s (%s), want %s %s: %s", c.metric.Name, c.answers, got.Verdict, got.Reason, got.Message, c.verdict, c.reason, c.why)
+			t.Errorf("%s: %s: is %s %s (%s), want %s %s: %s",
+				c.metric.Name, c.answers, got.Verdict, got.Reason, got.Message, c.verdict, c.reason, c.why)
 		}
 	}
 }
@@ -246,8 +264,8 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// TestSchedule: windows keep their places, however late they are asked for, and windows that
-// are answered together give the verdict that they give one by one.
+// TestSchedule: windows keep their places, however late they are asked for. Windows that are
+// answered together give the verdict that they give one by one.
 func TestSchedule(t *testing.T) {
 	m := proportion()
 	m.WarmUp = seconds(30)
@@ -288,7 +306,8 @@ func TestEarlyAnswers(t *testing.T) {
 	l.Now = next.At
 	for _, change := range []func(*verdict.Key){
 		func(k *verdict.Key) { k.Commit = "other" }, func(k *verdict.Key) { k.Revision = "other" }, func(k *verdict.Key) { k.Began++ },
-		func(k *verdict.Key) { k.Step++ }, func(k *verdict.Key) { k.Round++ }, func(k *verdict.Key) { k.SpecHash = "other" }, func(k *verdict.Key) { k.N++ },
+		func(k *verdict.Key) { k.Step++ }, func(k *verdict.Key) { k.Round++ }, func(k *verdict.Key) { k.SpecHash = "other" },
+		func(k *verdict.Key) { k.N++ },
 	} {
 		other := bad
 		change(&other.Key)
@@ -358,8 +377,9 @@ func TestSpecHash(t *testing.T) {
 	hash := measure.SpecHash(&m)
 	for name, edit := range map[string]func(*v1alpha1.Metric){
 		"max": func(m *v1alpha1.Metric) { m.Max = decimal("3%") }, "minimum": func(m *v1alpha1.Metric) { m.Minimum = 7 },
-		"compare": func(m *v1alpha1.Metric) { m.Compare = &v1alpha1.Comparison{By: "1"} }, "failureLimit": func(m *v1alpha1.Metric) { m.FailureLimit = 2 },
-		"defaults": func(m *v1alpha1.Metric) { m.Scope, m.NoData, m.Delay = "Revision", "Unknown", seconds(30) },
+		"compare":      func(m *v1alpha1.Metric) { m.Compare = &v1alpha1.Comparison{By: "1"} },
+		"failureLimit": func(m *v1alpha1.Metric) { m.FailureLimit = 2 },
+		"defaults":     func(m *v1alpha1.Metric) { m.Scope, m.NoData, m.Delay = "Revision", "Unknown", seconds(30) },
 	} {
 		if e := *m.DeepCopy(); measure.SpecHash(func() *v1alpha1.Metric { edit(&e); return &e }()) != hash {
 			t.Errorf("an edit of %s measures again", name)
@@ -367,8 +387,9 @@ func TestSpecHash(t *testing.T) {
 	}
 	for name, edit := range map[string]func(*v1alpha1.Metric){
 		"query": func(m *v1alpha1.Metric) { m.Prometheus.Query = "x" }, "total": func(m *v1alpha1.Metric) { m.Prometheus.Total = "x" },
-		"provider": func(m *v1alpha1.Metric) { m.Prometheus.Provider = "x" }, "interval": func(m *v1alpha1.Metric) { m.Interval = seconds(70) },
-		"warmUp": func(m *v1alpha1.Metric) { m.WarmUp = seconds(1) }, "noData": func(m *v1alpha1.Metric) { m.NoData = "Zero" },
+		"provider": func(m *v1alpha1.Metric) { m.Prometheus.Provider = "x" },
+		"interval": func(m *v1alpha1.Metric) { m.Interval = seconds(70) },
+		"warmUp":   func(m *v1alpha1.Metric) { m.WarmUp = seconds(1) }, "noData": func(m *v1alpha1.Metric) { m.NoData = "Zero" },
 		"scope": func(m *v1alpha1.Metric) { m.Scope = "Deployment" },
 	} {
 		if e := *m.DeepCopy(); measure.SpecHash(func() *v1alpha1.Metric { edit(&e); return &e }()) == hash {

@@ -1,4 +1,5 @@
-package plan
+// Package hashtext writes a pod template as the Deployment controller does before it hashes it.
+package hashtext
 
 import (
 	"fmt"
@@ -50,6 +51,10 @@ type dumper struct {
 	w     io.Writer
 	minor int
 }
+
+// Write writes a template for the hash of Kubernetes 1.minor. Minor 0 stands for the version that
+// this program is built with. A hash never fails, so no error is returned.
+func Write(w io.Writer, t *corev1.PodTemplateSpec, minor int) { dumper{w: w, minor: minor}.dump(t) }
 
 func (d dumper) dump(t *corev1.PodTemplateSpec) { d.value(reflect.ValueOf(*t), true) }
 
