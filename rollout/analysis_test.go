@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -101,18 +102,22 @@ func (s *metricsServer) questions() []string {
 	return slices.Clone(s.asked)
 }
 
+// measuredEnv is an env whose release is measured.
+type measuredEnv struct{ *env }
+
 // startMeasuring runs a controller whose tenants may have servers on this machine asked.
-func (s *env) startMeasuring(wrap ...func(http.RoundTripper) http.RoundTripper) (stop func()) {
+func (s *measuredEnv) startMeasuring(wrap ...func(http.RoundTripper) http.RoundTripper) (stop func()) {
 	s.Helper()
 	o := rollout.Options{Concurrent: 50, Analysis: analysis.Options{MayReach: func(netip.Addr) error { return nil }}}
+	var wrappers []transport.WrapperFunc
 	for _, w := range wrap {
-		return startReconciler(s.T, s.c, s.ns, o, func(*ctrl.Options) {}, w)
+		wrappers = append(wrappers, w)
 	}
-	return startReconciler(s.T, s.c, s.ns, o, func(*ctrl.Options) {})
+	return startReconciler(s.T, s.c, s.ns, o, func(*ctrl.Options) {}, wrappers...)
 }
 
 // analysed adds metrics to the plan, which its first step measures for 10 s.
-func (s *env) analysed(metrics ...v1alpha1.Metric) {
+func (s *measuredEnv) analysed(metrics ...v1alpha1.Metric) {
 	s.Helper()
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
 		spec.Strategy.Steps[0].Analysis = &v1alpha1.StepAnalysis{Duration: metav1.Duration{Duration: 10 * time.Second}}
@@ -133,7 +138,7 @@ func errorsAt(address string) v1alpha1.Metric {
 }
 
 // cronJob makes a suspended CronJob whose pods no node takes, so that the test ends them.
-func (s *env) cronJob(name string) {
+func (s *measuredEnv) cronJob(name string) {
 	s.Helper()
 	pod := corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyOnFailure, NodeSelector: map[string]string{"none": "such"},
@@ -149,7 +154,7 @@ func (s *env) cronJob(name string) {
 }
 
 // podOf waits for the pod of the only Job.
-func (s *env) podOf(selector client.MatchingLabels) (pod corev1.Pod) {
+func (s *measuredEnv) podOf(selector client.MatchingLabels) (pod corev1.Pod) {
 	s.Helper()
 	clustertest.Wait(s, "the pod of a Job", func() error {
 		var pods corev1.PodList
@@ -166,7 +171,7 @@ func (s *env) podOf(selector client.MatchingLabels) (pod corev1.Pod) {
 }
 
 // exit ends a pod as a kubelet does.
-func (s *env) exit(pod corev1.Pod, code int32, edit ...func(*corev1.PodStatus)) {
+func (s *measuredEnv) exit(pod corev1.Pod, code int32, edit ...func(*corev1.PodStatus)) {
 	s.Helper()
 	old := pod.DeepCopy()
 	reason := "Completed"
@@ -184,7 +189,7 @@ func (s *env) exit(pod corev1.Pod, code int32, edit ...func(*corev1.PodStatus)) 
 }
 
 // pending waits until a metric has no value for this reason.
-func (s *env) pending(metric, reason, message string) {
+func (s *measuredEnv) pending(metric, reason, message string) {
 	s.Helper()
 	clustertest.Wait(s, metric+" "+reason, func() error {
 		a := s.release().Status.Analysis
@@ -206,7 +211,7 @@ func (s *env) pending(metric, reason, message string) {
 // the status.
 func TestAnalysis_AsTheAccount(t *testing.T) {
 	t.Parallel()
-	s, server := newEnv(t), newMetricsServer(t)
+	s, server := &measuredEnv{newEnv(t)}, newMetricsServer(t)
 	var users sync.Map // by what they do
 	s.startMeasuring(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -244,7 +249,8 @@ func TestAnalysis_AsTheAccount(t *testing.T) {
 		t.Fatalf("%d Jobs", len(jobs.Items))
 	}
 	j := jobs.Items[0]
-	if j.OwnerReferences[0].UID != s.release().UID || j.Labels["team"] != "shop" || *j.Spec.BackoffLimit != 0 || *j.Spec.ActiveDeadlineSeconds != 600 ||
+	if j.OwnerReferences[0].UID != s.release().UID || j.Labels["team"] != "shop" || *j.Spec.BackoffLimit != 0 ||
+		*j.Spec.ActiveDeadlineSeconds != 600 ||
 		j.Spec.TTLSecondsAfterFinished == nil || !strings.HasPrefix(j.Name, "web-smoke-") {
 		t.Errorf("the Job is %+v", j)
 	}
@@ -270,7 +276,7 @@ func TestAnalysis_AsTheAccount(t *testing.T) {
 // supersedes it at once, and the query is cancelled.
 func TestAnalysis_SlowProvider(t *testing.T) {
 	t.Parallel()
-	s, server := newEnv(t), newMetricsServer(t)
+	s, server := &measuredEnv{newEnv(t)}, newMetricsServer(t)
 	server.stall()
 	s.startMeasuring()
 	s.install(2)
@@ -314,7 +320,7 @@ func TestAnalysis_SlowProvider(t *testing.T) {
 // the same window, and the measurement counts once.
 func TestAnalysis_Restart(t *testing.T) {
 	t.Parallel()
-	s, server := newEnv(t), newMetricsServer(t)
+	s, server := &measuredEnv{newEnv(t)}, newMetricsServer(t)
 	s.kubectl("create", "secret", "generic", "probes", "-n", s.ns, "--from-literal=bearerToken=probe-secret")
 	stop := s.startMeasuring()
 	s.install(2)

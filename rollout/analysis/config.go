@@ -112,24 +112,17 @@ var (
 
 // check returns what is wrong with a provider.
 func (p Provider) check() error {
-	switch {
-	case !providerName.MatchString(p.Name):
+	if !providerName.MatchString(p.Name) {
 		return errors.New("name: must be up to 63 lower-case letters, digits, hyphens and dots")
-	case p.Type != TypePrometheus && p.Type != TypeDatadog:
+	}
+	of := map[string]func() error{TypePrometheus: p.checkPrometheus, TypeDatadog: p.checkDatadog}[p.Type]
+	if of == nil {
 		return fmt.Errorf("type: %q: must be prometheus or datadog", p.Type)
-	case p.Type == TypePrometheus && p.Address == "":
-		return errors.New("address is missing")
-	case p.Type == TypePrometheus && p.APIKeyFile+p.AppKeyFile != "":
-		return errors.New("apiKeyFile and appKeyFile are for datadog")
-	case p.Type == TypeDatadog && (p.APIKeyFile == "" || p.AppKeyFile == ""):
-		return errors.New("apiKeyFile or appKeyFile is missing")
-	case p.Type == TypeDatadog && p.Username+p.PasswordFile+p.BearerTokenFile != "":
-		return errors.New("username, passwordFile and bearerTokenFile are for prometheus")
-	case (p.Username == "") != (p.PasswordFile == ""):
-		return errors.New("username and passwordFile are set together")
-	case p.Username != "" && p.BearerTokenFile != "":
-		return errors.New("username and bearerTokenFile exclude each other")
-	case (p.CertFile == "") != (p.KeyFile == ""):
+	}
+	if err := of(); err != nil {
+		return err
+	}
+	if (p.CertFile == "") != (p.KeyFile == "") {
 		return errors.New("certFile and keyFile are set together")
 	}
 	for name := range p.Headers {
@@ -137,11 +130,40 @@ func (p Provider) check() error {
 			return fmt.Errorf("headers: %q is not the name of a header", name)
 		}
 	}
+	return p.checkAddress()
+}
+
+func (p Provider) checkPrometheus() error {
+	switch {
+	case p.Address == "":
+		return errors.New("address is missing")
+	case p.APIKeyFile+p.AppKeyFile != "":
+		return errors.New("apiKeyFile and appKeyFile are for datadog")
+	case (p.Username == "") != (p.PasswordFile == ""):
+		return errors.New("username and passwordFile are set together")
+	case p.Username != "" && p.BearerTokenFile != "":
+		return errors.New("username and bearerTokenFile exclude each other")
+	}
+	return nil
+}
+
+func (p Provider) checkDatadog() error {
+	switch {
+	case p.APIKeyFile == "" || p.AppKeyFile == "":
+		return errors.New("apiKeyFile or appKeyFile is missing")
+	case p.Username+p.PasswordFile+p.BearerTokenFile != "":
+		return errors.New("username, passwordFile and bearerTokenFile are for prometheus")
+	}
+	return nil
+}
+
+func (p Provider) checkAddress() error {
 	if p.Address == "" {
 		return nil
 	}
 	u, err := url.Parse(p.Address)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	http := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+	if !http || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return errors.New("address: must be an http or https URL without user, query and fragment")
 	}
 	return nil

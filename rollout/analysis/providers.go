@@ -231,7 +231,9 @@ func format(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // of returns the client and the credentials for a server: of the configuration if it names
 // the provider, and else of a Secret of the release.
-func (a *asking) of(ctx context.Context, provider, kind string, ref *v1alpha1.LocalObjectReference) (*outbound.Client, Provider, credentials, error) {
+func (a *asking) of(
+	ctx context.Context, provider, kind string, ref *v1alpha1.LocalObjectReference,
+) (*outbound.Client, Provider, credentials, error) {
 	var p Provider
 	var c credentials
 	var err error

@@ -32,8 +32,8 @@ func anyAddress(netip.Addr) error { return nil }
 
 var to = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// measure asks once, as the pool does.
-func measure(t *testing.T, o Options, m engine.Measurement) engine.Measured {
+// measureOnce asks once, as the pool does.
+func measureOnce(t *testing.T, o Options, m engine.Measurement) engine.Measured {
 	t.Helper()
 	if o.Now == nil {
 		o.Now = time.Now
@@ -52,23 +52,27 @@ func prometheusAt(address, query string) *verdict.Question {
 	return &verdict.Question{Prometheus: &v1alpha1.PrometheusMetric{Address: address, Query: query}}
 }
 
-// A server says anything. Only an answer that is one finite number is a value; all else is
-// Unknown, with its reason, and says whether the same window is asked again.
-func TestPrometheus_Answers(t *testing.T) {
-	t.Parallel()
+// answer is one of a server, and what is made of it.
+type answer struct {
+	status int
+	header map[string]string
+	body   string
+	want   string // the value, or the reason
+	retry  bool
+}
+
+func answers() map[string]answer {
 	const vector = `{"status":"success","data":{"resultType":"vector","result":[%s]}}`
 	value := func(v string) string { return fmt.Sprintf(vector, `{"metric":{},"value":[1,"`+v+`"]}`) }
-	for name, c := range map[string]struct {
-		status int
-		header map[string]string
-		body   string
-		want   string // the value, or the reason
-		retry  bool
-	}{
+	with := func(field string) string { return strings.Replace(value("1"), `"data"`, field+`,"data"`, 1) }
+	date := func(off time.Duration) map[string]string {
+		return map[string]string{"Date": time.Now().Add(off).UTC().Format(http.TimeFormat)}
+	}
+	return map[string]answer{
 		"a value":            {body: value("0.25"), want: "0.25"},
 		"an exponent":        {body: value("1e-7"), want: "1e-07"},
 		"a scalar":           {body: `{"status":"success","data":{"resultType":"scalar","result":[1,"7"]}}`, want: "7"},
-		"infos are no harm":  {body: strings.Replace(value("1"), `"data"`, `"infos":["PromQL info: metric might not be a counter"],"data"`, 1), want: "1"},
+		"infos are no harm":  {body: with(`"infos":["PromQL info: metric might not be a counter"]`), want: "1"},
 		"no series":          {body: fmt.Sprintf(vector, ""), want: unknown.NoData},
 		"NaN":                {body: value("NaN"), want: unknown.NotANumber},
 		"+Inf":               {body: value("+Inf"), want: unknown.NotANumber},
@@ -77,8 +81,8 @@ func TestPrometheus_Answers(t *testing.T) {
 		"a hexadecimal":      {body: value("0x1p-2"), want: unknown.BadAnswer},
 		"several series": {body: fmt.Sprintf(vector, `{"metric":{"a":"1"},"value":[1,"1"]},{"metric":{"a":"2"},"value":[1,"2"]}`),
 			want: unknown.SeveralSeries},
-		"warnings":           {body: strings.Replace(value("1"), `"data"`, `"warnings":["a store did not answer"],"data"`, 1), want: unknown.PartialAnswer, retry: true},
-		"isPartial":          {body: strings.Replace(value("1"), `"data"`, `"isPartial":true,"data"`, 1), want: unknown.PartialAnswer, retry: true},
+		"warnings":           {body: with(`"warnings":["a store did not answer"]`), want: unknown.PartialAnswer, retry: true},
+		"isPartial":          {body: with(`"isPartial":true`), want: unknown.PartialAnswer, retry: true},
 		"a native histogram": {body: fmt.Sprintf(vector, `{"metric":{},"histogram":[1,{"count":"1"}]}`), want: unknown.BadAnswer},
 		"a matrix":           {body: `{"status":"success","data":{"resultType":"matrix","result":[]}}`, want: unknown.BadAnswer},
 		"a login page":       {body: `<html>secret-in-body</html>`, want: unknown.BadAnswer, retry: true},
@@ -97,10 +101,17 @@ func TestPrometheus_Answers(t *testing.T) {
 		"500":                {status: 500, body: value("1"), want: unknown.ProviderUnavailable, retry: true},
 		"503":                {status: 503, want: unknown.ProviderUnavailable, retry: true},
 		"a redirect":         {status: 302, header: map[string]string{"Location": "/again"}, want: unknown.BadAnswer},
-		"a clock ahead":      {header: map[string]string{"Date": time.Now().Add(2 * time.Minute).UTC().Format(http.TimeFormat)}, body: value("1"), want: unknown.ClockSkew, retry: true},
-		"a clock behind":     {header: map[string]string{"Date": time.Now().Add(-2 * time.Minute).UTC().Format(http.TimeFormat)}, body: value("1"), want: unknown.ClockSkew, retry: true},
-		"a clock a bit off":  {header: map[string]string{"Date": time.Now().Add(20 * time.Second).UTC().Format(http.TimeFormat)}, body: value("1"), want: "1"},
-	} {
+		"a clock ahead":      {header: date(2 * time.Minute), body: value("1"), want: unknown.ClockSkew, retry: true},
+		"a clock behind":     {header: date(-2 * time.Minute), body: value("1"), want: unknown.ClockSkew, retry: true},
+		"a clock a bit off":  {header: date(20 * time.Second), body: value("1"), want: "1"},
+	}
+}
+
+// A server says anything. Only an answer that is one finite number is a value; all else is
+// Unknown, with its reason, and says whether the same window is asked again.
+func TestPrometheus_Answers(t *testing.T) {
+	t.Parallel()
+	for name, c := range answers() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -113,7 +124,8 @@ func TestPrometheus_Answers(t *testing.T) {
 				_, _ = w.Write([]byte(c.body))
 			}))
 			defer server.Close()
-			got := measure(t, Options{MayReach: anyAddress}, engine.Measurement{Update: prometheusAt(server.URL, "up"), Stable: prometheusAt(server.URL, "up")})
+			both := engine.Measurement{Update: prometheusAt(server.URL, "up"), Stable: prometheusAt(server.URL, "up")}
+			got := measureOnce(t, Options{MayReach: anyAddress}, both)
 			for side, a := range map[string]*verdict.Answer{"update": got.Update, "stable": got.Stable} {
 				if said := a.Unknown + strings.Join(a.Values, ","); said != c.want {
 					t.Errorf("%s: %q (%s), want %q", side, said, a.Message, c.want)
@@ -136,7 +148,8 @@ func TestPrometheus_Window(t *testing.T) {
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = r.ParseForm()
-		asked = append(asked, r.URL.Path+" "+r.PostForm.Get("query")+" "+r.PostForm.Get("time")+r.PostForm.Get("start")+" "+r.PostForm.Get("end")+" "+r.PostForm.Get("step"))
+		f := r.PostForm
+		asked = append(asked, r.URL.Path+" "+f.Get("query")+" "+f.Get("time")+f.Get("start")+" "+f.Get("end")+" "+f.Get("step"))
 		switch {
 		case strings.HasSuffix(r.URL.Path, "query_range"):
 			fmt.Fprint(w, `{"status":"success","data":{"resultType":"matrix","result":[{"values":[[1,"0.5"],[2,"NaN"],[3,"0.75"]]}]}}`)
@@ -153,17 +166,18 @@ func TestPrometheus_Window(t *testing.T) {
 		q.Prometheus.Total = total
 		return q
 	}
-	got := measure(t, o, engine.Measurement{Update: proportion("bad", "all"), Stable: proportion("bad", "empty")})
-	if got.Update.Values[0] != "4" || got.Update.Total != "4" || got.Stable.Unknown != unknown.NoData || !strings.HasPrefix(got.Stable.Message, "total: ") {
+	got := measureOnce(t, o, engine.Measurement{Update: proportion("bad", "all"), Stable: proportion("bad", "empty")})
+	ofTotal := got.Stable.Unknown == unknown.NoData && strings.HasPrefix(got.Stable.Message, "total: ")
+	if got.Update.Values[0] != "4" || got.Update.Total != "4" || !ofTotal {
 		t.Errorf("update %+v, stable %+v", got.Update, got.Stable)
 	}
-	got = measure(t, o, engine.Measurement{Update: proportion("empty", "all"), ZeroIfEmpty: true})
+	got = measureOnce(t, o, engine.Measurement{Update: proportion("empty", "all"), ZeroIfEmpty: true})
 	if got.Update.Values[0] != "0" || got.Update.Total != "4" || got.Stable != nil {
 		t.Errorf("no errors are %+v", got.Update)
 	}
 	samples := prometheusAt(server.URL, "p99")
 	samples.Prometheus.Samples = &metav1.Duration{Duration: time.Minute}
-	if got = measure(t, o, engine.Measurement{Update: samples}); !cmp.Equal(got.Update.Values, []string{"0.5", "0.75"}) {
+	if got = measureOnce(t, o, engine.Measurement{Update: samples}); !cmp.Equal(got.Update.Values, []string{"0.5", "0.75"}) {
 		t.Errorf("samples %+v", got.Update)
 	}
 	at := fmt.Sprint(to.Unix())
@@ -202,8 +216,9 @@ func TestWeb_Slow(t *testing.T) {
 	defer server.Close()
 	defer close(stop)
 	for _, path := range []string{"/drip", "/never"} {
-		q := &verdict.Question{Web: &v1alpha1.WebMetric{URL: server.URL + path, Timeout: &metav1.Duration{Duration: 50 * time.Millisecond}}}
-		got := measure(t, Options{MayReach: anyAddress}, engine.Measurement{Update: q, Condition: "status == 200"})
+		q := &v1alpha1.WebMetric{URL: server.URL + path, Timeout: &metav1.Duration{Duration: 50 * time.Millisecond}}
+		m := engine.Measurement{Update: &verdict.Question{Web: q}, Condition: "status == 200"}
+		got := measureOnce(t, Options{MayReach: anyAddress}, m)
 		if got.Update.Unknown != unknown.ProviderUnavailable || !got.Retrying || got.Update.Message != "the server did not answer in time" {
 			t.Errorf("%s: %+v", path, got.Update)
 		}
@@ -217,7 +232,8 @@ func TestWeb(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		keys = append(keys, r.Header.Get("Idempotency-Key"))
 		var sent map[string]any
-		if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" || json.NewDecoder(r.Body).Decode(&sent) != nil {
+		isJSON := r.Header.Get("Content-Type") == "application/json"
+		if r.Method != http.MethodPost || !isJSON || json.NewDecoder(r.Body).Decode(&sent) != nil {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
@@ -225,8 +241,9 @@ func TestWeb(t *testing.T) {
 	}))
 	defer server.Close()
 	ask := func(condition, body string) *verdict.Answer {
-		q := &verdict.Question{Web: &v1alpha1.WebMetric{URL: server.URL, Method: "POST", Body: &runtime.RawExtension{Raw: []byte(body)}}}
-		return measure(t, Options{MayReach: anyAddress}, engine.Measurement{Update: q, Condition: condition}).Update
+		q := &v1alpha1.WebMetric{URL: server.URL, Method: "POST", Body: &runtime.RawExtension{Raw: []byte(body)}}
+		m := engine.Measurement{Update: &verdict.Question{Web: q}, Condition: condition}
+		return measureOnce(t, Options{MayReach: anyAddress}, m).Update
 	}
 	for _, c := range []struct{ condition, body, want string }{
 		{"status == 200 && body.failed == 0", `{"fail":0}`, "1"},
@@ -250,55 +267,41 @@ func TestWeb(t *testing.T) {
 // files, and serves the namespaces that it names. No secret is in a log or an answer.
 func TestProvider(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
+	s := newConfigured(t)
+	s.answer = `{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"4"]}]}}`
+	named := func(name string) *verdict.Answer {
+		return s.ask(&verdict.Question{Prometheus: &v1alpha1.PrometheusMetric{Provider: name, Query: "up"}})
 	}
-	var got http.Header
-	answer := `{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"4"]}]}}`
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got = r.Header
-		fmt.Fprint(w, answer)
-	}))
-	defer server.Close()
-	file := write("analysis.yaml", fmt.Sprintf(`
-providers:
-- {name: platform, type: prometheus, address: %q, bearerTokenFile: %q, headers: {X-Scope-OrgID: $(namespace)}}
-- {name: theirs, type: prometheus, address: %q, namespaces: [other]}
-- {name: dog, type: datadog, address: %q, apiKeyFile: %q, appKeyFile: %q}
-`, server.URL, write("token", "top-secret\n"), server.URL, server.URL, write("api", "api-secret\n"), write("app", "app-secret")))
-	c, err := ReadConfiguration(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	o := Options{Configuration: c, Log: logOf(&log)}
-	named := func(name string) *verdict.Question {
-		return &verdict.Question{Prometheus: &v1alpha1.PrometheusMetric{Provider: name, Query: "up"}}
-	}
-	if a := measure(t, o, engine.Measurement{Update: named("platform")}).Update; a.Unknown != "" || got.Get("Authorization") != "Bearer top-secret" || got.Get("X-Scope-Orgid") != "shop" {
-		t.Errorf("%+v by %v", a, got)
+	a := named("platform")
+	if a.Unknown != "" || s.sent.Get("Authorization") != "Bearer top-secret" || s.sent.Get("X-Scope-Orgid") != "shop" {
+		t.Errorf("%+v by %v", a, s.sent)
 	}
 	for _, name := range []string{"theirs", "dog", "none"} {
-		a := measure(t, o, engine.Measurement{Update: named(name)}).Update
-		if a.Unknown != unknown.ProviderRefused || !strings.HasSuffix(a.Message, "it has platform") {
+		if a := named(name); a.Unknown != unknown.ProviderRefused || !strings.HasSuffix(a.Message, "it has platform") {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
-	answer = fmt.Sprintf(`{"status":"ok","series":[{"pointlist":[[%d,1],[%d,3],[%d,null],[%d,5]]}]}`,
-		to.Add(-3*time.Minute).UnixMilli(), to.Add(-2*time.Minute).UnixMilli(), to.Add(-time.Minute).UnixMilli(), to.Add(-time.Second).UnixMilli())
-	dog := func(total string) *verdict.Answer {
-		q := &verdict.Question{Datadog: &v1alpha1.DatadogMetric{Provider: "dog", Query: "sum:errors{*}", Total: total}}
-		return measure(t, o, engine.Measurement{Update: q}).Update
+	if text := s.log.String(); strings.Contains(text, "secret") || !strings.Contains(text, "platform") {
+		t.Errorf("the log has a secret, or no provider: %s", text)
 	}
-	if a := dog(""); a.Unknown != "" || a.Values[0] != "4" || got.Get("Dd-Api-Key") != "api-secret" || got.Get("Dd-Application-Key") != "app-secret" {
-		t.Errorf("%+v by %v", a, got)
+}
+
+// The value of a Datadog query is the average of its points in the window, or their sum with a
+// total. Its answers are told apart as those of Prometheus.
+func TestDatadog(t *testing.T) {
+	t.Parallel()
+	s := newConfigured(t)
+	ask := func(total string) *verdict.Answer {
+		return s.ask(&verdict.Question{Datadog: &v1alpha1.DatadogMetric{Provider: "dog", Query: "sum:errors{*}", Total: total}})
 	}
-	if a := dog("sum:requests{*}"); a.Values[0] != "8" || a.Total != "8" {
+	at := func(before time.Duration) int64 { return to.Add(-before).UnixMilli() }
+	s.answer = fmt.Sprintf(`{"status":"ok","series":[{"pointlist":[[%d,1],[%d,3],[%d,null],[%d,5]]}]}`,
+		at(3*time.Minute), at(2*time.Minute), at(time.Minute), at(time.Second))
+	a := ask("")
+	if a.Unknown != "" || a.Values[0] != "4" || s.sent.Get("Dd-Api-Key") != "api-secret" || s.sent.Get("Dd-Application-Key") != "app-secret" {
+		t.Errorf("%+v by %v", a, s.sent)
+	}
+	if a := ask("sum:requests{*}"); a.Values[0] != "8" || a.Total != "8" {
 		t.Errorf("%+v", a)
 	}
 	for _, c := range []struct{ answer, want string }{
@@ -306,31 +309,70 @@ providers:
 		{`{"status":"ok","series":[{},{}]}`, unknown.SeveralSeries}, {`{"status":"ok","series":[{"pointlist":[[1]]}]}`, unknown.BadAnswer},
 		{`[]`, unknown.BadAnswer}, {`{"status":"ok","series":[{"pointlist":[[1,2]]}]}`, unknown.NoData},
 	} {
-		answer = c.answer
-		if a := dog(""); a.Unknown != c.want || strings.Contains(a.Message, "secret") {
+		s.answer = c.answer
+		if a := ask(""); a.Unknown != c.want || strings.Contains(a.Message, "secret") {
 			t.Errorf("%s: %+v, want %s", c.answer, a, c.want)
 		}
 	}
-	if text := log.String(); strings.Contains(text, "secret") || !strings.Contains(text, "platform") {
-		t.Errorf("the log has a secret, or no provider: %s", text)
+}
+
+// configured is a server that a configuration names, as Prometheus and as Datadog.
+type configured struct {
+	*testing.T
+	o      Options
+	answer string
+	sent   http.Header // with the last request
+	log    bytes.Buffer
+}
+
+func newConfigured(t *testing.T) *configured {
+	s, dir := &configured{T: t}, t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.sent = r.Header
+		fmt.Fprint(w, s.answer)
+	}))
+	t.Cleanup(server.Close)
+	c, err := ReadConfiguration(write("analysis.yaml", fmt.Sprintf(`
+providers:
+- {name: platform, type: prometheus, address: %q, bearerTokenFile: %q, headers: {X-Scope-OrgID: $(namespace)}}
+- {name: theirs, type: prometheus, address: %q, namespaces: [other]}
+- {name: dog, type: datadog, address: %q, apiKeyFile: %q, appKeyFile: %q}
+`, server.URL, write("token", "top-secret\n"), server.URL, server.URL, write("api", "api-secret\n"), write("app", "app-secret"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.o = Options{Configuration: c, Log: logOf(&s.log)}
+	return s
+}
+
+func (s *configured) ask(q *verdict.Question) *verdict.Answer {
+	s.Helper()
+	return measureOnce(s.T, s.o, engine.Measurement{Update: q}).Update
 }
 
 // The configuration is read again when it changes, and a file that is not valid leaves the
 // former providers.
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
+	const server = `providers: [{name: a, type: prometheus, address: "http://h"`
 	for text, want := range map[string]string{
-		`providers: [{name: a, type: graphite}]`:                                                                          "must be prometheus or datadog",
-		`providers: [{name: a, type: prometheus}]`:                                                                        "address is missing",
-		`providers: [{name: a, type: prometheus, address: "https://u:p@h"}]`:                                              "without user",
-		`providers: [{name: a, type: prometheus, address: "ftp://h"}]`:                                                    "must be an http or https URL",
-		`providers: [{name: a, type: prometheus, adress: "http://h"}]`:                                                    "unknown field",
-		`providers: [{name: a, type: prometheus, address: "http://h", username: u}]`:                                      "set together",
-		`providers: [{name: a, type: datadog}]`:                                                                           "apiKeyFile or appKeyFile is missing",
-		`providers: [{name: A, type: datadog}]`:                                                                           "lower-case",
-		`providers: [{name: a, type: prometheus, address: "http://h", headers: {"a b": c}}]`:                              "name of a header",
-		`providers: [{name: a, type: prometheus, address: "http://h"}, {name: a, type: prometheus, address: "http://i"}]`: "another one of that name",
+		`providers: [{name: a, type: graphite}]`:                             "must be prometheus or datadog",
+		`providers: [{name: a, type: prometheus}]`:                           "address is missing",
+		`providers: [{name: a, type: prometheus, address: "https://u:p@h"}]`: "without user",
+		`providers: [{name: a, type: prometheus, address: "ftp://h"}]`:       "must be an http or https URL",
+		`providers: [{name: a, type: prometheus, adress: "http://h"}]`:       "unknown field",
+		server + `, username: u}]`:                                           "set together",
+		`providers: [{name: a, type: datadog}]`:                              "apiKeyFile or appKeyFile is missing",
+		`providers: [{name: A, type: datadog}]`:                              "lower-case",
+		server + `, headers: {"a b": c}}]`:                                   "name of a header",
+		server + `}, {name: a, type: prometheus, address: "http://i"}]`:      "another one of that name",
 	} {
 		if _, err := parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
@@ -364,11 +406,9 @@ func TestAddressRefused(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hit = true }))
 	defer server.Close()
 	port := server.URL[strings.LastIndex(server.URL, ":"):]
-	for _, address := range []string{
-		server.URL, "http://localhost" + port, "http://[::1]" + port, "http://[::ffff:127.0.0.1]" + port, "http://0.0.0.0" + port, "http://2130706433" + port,
-		"http://169.254.169.254", "http://[fe80::1]",
-	} {
-		got := measure(t, Options{}, engine.Measurement{Update: prometheusAt(address, "up")})
+	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "169.254.169.254", "[fe80::1]"} {
+		address := "http://" + host + port
+		got := measureOnce(t, Options{}, engine.Measurement{Update: prometheusAt(address, "up")})
 		if a := got.Update; a.Unknown != unknown.ProviderRefused && a.Unknown != unknown.ProviderUnavailable || hit {
 			t.Errorf("%s: %+v, asked: %t", address, a, hit)
 		}
@@ -377,7 +417,8 @@ func TestAddressRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := measure(t, Options{Networks: none}, engine.Measurement{Update: prometheusAt("http://192.0.2.1", "up")}).Update; a.Unknown != unknown.ProviderRefused {
+	m := engine.Measurement{Update: prometheusAt("http://192.0.2.1", "up")}
+	if a := measureOnce(t, Options{Networks: none}, m).Update; a.Unknown != unknown.ProviderRefused {
 		t.Errorf("%+v", a)
 	}
 }
@@ -397,7 +438,8 @@ func FuzzAnswers(f *testing.F) {
 		samples := prometheusAt(server.URL, "up")
 		samples.Prometheus.Samples = &metav1.Duration{Duration: time.Minute}
 		for _, q := range []*verdict.Question{prometheusAt(server.URL, "up"), samples, {Web: &v1alpha1.WebMetric{URL: server.URL}}} {
-			m := engine.Measurement{Key: verdict.Key{Namespace: "shop"}, From: to.Add(-time.Minute), To: to, Update: q, Condition: "body.ok || body == 'x'"}
+			m := engine.Measurement{Key: verdict.Key{Namespace: "shop"}, From: to.Add(-time.Minute), To: to, Update: q}
+			m.Condition = "body.ok || body == 'x'"
 			got, err := p.Question(m, metav1.OwnerReference{}).Run(context.Background())
 			a := got.Update
 			if (a.Unknown == "") != (len(a.Values) > 0) || got.Retrying != (err != nil) {

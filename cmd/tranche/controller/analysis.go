@@ -19,8 +19,8 @@ func (o *analysisOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.config, "analysis-config", "",
 		"file with the providers of metrics that plans may name; read again when it changes")
 	f.StringSliceVar(&o.networks, "analysis-networks", nil,
-		"networks of the servers that plans name by address, such as 10.0.0.0/8; none: plans may name no address; "+
-			"default: all but those of this machine, the link and metadata services")
+		"networks of the servers that plans name by address, such as 10.0.0.0/8; none for no address. "+
+			"Default: all but this machine, the link and metadata services")
 }
 
 // read reads the file, and fails if it is not valid.

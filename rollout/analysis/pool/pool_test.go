@@ -260,8 +260,8 @@ func TestPool_Random(t *testing.T) {
 					}
 				}
 				for i := range random.IntN(4) {
-					key := fmt.Sprint(round, "-", i)
-					questions = append(questions, s.takes(key, release.Namespace, "h"+strconv.Itoa(random.IntN(6)), time.Duration(random.IntN(40))*time.Second))
+					key, host := fmt.Sprint(round, "-", i), "h"+strconv.Itoa(random.IntN(6))
+					questions = append(questions, s.takes(key, release.Namespace, host, time.Duration(random.IntN(40))*time.Second))
 				}
 				last[release] = questions
 				s.Ask(release, questions)

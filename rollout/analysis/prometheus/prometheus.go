@@ -129,7 +129,8 @@ func (p *point) UnmarshalJSON(text []byte) error {
 	}
 	// ParseFloat also takes hexadecimal numbers, underscores and words that no server sends.
 	value, err := strconv.ParseFloat(number, 64)
-	if special := slices.Contains([]string{"NaN", "+Inf", "-Inf", "Inf"}, number); err != nil || !special && strings.Trim(number, "0123456789+-.eE") != "" {
+	special := slices.Contains([]string{"NaN", "+Inf", "-Inf", "Inf"}, number)
+	if err != nil || !special && strings.Trim(number, "0123456789+-.eE") != "" {
 		return errPoint
 	}
 	p.value = value
@@ -198,7 +199,8 @@ func read(body []byte) (*data, error) {
 
 // errorType returns the kind of an error, where it is one that Prometheus documents.
 func errorType(kind string) string {
-	if slices.Contains([]string{"timeout", "canceled", "execution", "bad_data", "internal", "unavailable", "not_found", "not_acceptable"}, kind) {
+	known := []string{"timeout", "canceled", "execution", "bad_data", "internal", "unavailable", "not_found", "not_acceptable"}
+	if slices.Contains(known, kind) {
 		return "the server says " + kind
 	}
 	return ""
