@@ -48,8 +48,8 @@ func (s *measuredEnv) poll(r *job.Run) (passed bool, why *unknown.Error) {
 	return passed, why
 }
 
-// The exit codes and ends of pods, played as kubelets and controllers leave them, on the real
-// Job controller: only 0 passes, only 1 to 125 fail.
+// The test ends pods as kubelets and controllers do, under the real Job controller. Only exit
+// code 0 passes, and only 1 to 125 fail.
 func TestJob_Results(t *testing.T) {
 	t.Parallel()
 	s := &measuredEnv{newEnv(t)}

@@ -272,8 +272,8 @@ func TestAnalysis_AsTheAccount(t *testing.T) {
 	}
 }
 
-// A provider that does not answer delays no other release, and not its own one: a new commit
-// supersedes it at once, and the query is cancelled.
+// A provider that does not answer delays no other release. A new commit supersedes the release
+// that asks it at once, and the query is cancelled.
 func TestAnalysis_SlowProvider(t *testing.T) {
 	t.Parallel()
 	s, server := &measuredEnv{newEnv(t)}, newMetricsServer(t)

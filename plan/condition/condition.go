@@ -1,6 +1,6 @@
-// Package condition compiles and evaluates the conditions of web metrics, which are CEL
-// expressions over the answer of a server: status, the HTTP status as an int, and body, what
-// its JSON says.
+// Package condition compiles and evaluates the conditions of web metrics. These are CEL
+// expressions over the answer of a server. They have the variables status, the HTTP status as
+// an int, and body, the decoded JSON.
 //
 // An expression is checked when a commit is, and has no function that reaches beyond its
 // inputs. A tenant writes it, and a server of the tenant sends the body. So its cost is

@@ -99,7 +99,7 @@ func orDefault(d *metav1.Duration, otherwise time.Duration) time.Duration {
 }
 
 // host names what a measurement takes a place of. An address that a plan names is another
-// host for each namespace, so that no tenant takes the places of a server by its name alone.
+// host for each namespace. So no tenant takes the places of a server by its name alone.
 func (p *Providers) host(m engine.Measurement) string {
 	q := m.Update
 	own := func(address string) string {
@@ -229,8 +229,8 @@ func answerOf(values []float64, total string, err error) *verdict.Answer {
 
 func format(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// of returns the client and the credentials for a server: of the configuration if it names
-// the provider, and else of a Secret of the release.
+// of returns the client and the credentials for a server. They are of the configuration if it
+// names the provider, and else of a Secret of the release.
 func (a *asking) of(
 	ctx context.Context, provider, kind string, ref *v1alpha1.LocalObjectReference,
 ) (*outbound.Client, Provider, credentials, error) {

@@ -107,7 +107,7 @@ func answers() map[string]answer {
 	}
 }
 
-// A server says anything. Only an answer that is one finite number is a value; all else is
+// A server says anything. Only an answer that is one finite number is a value. All else is
 // Unknown, with its reason, and says whether the same window is asked again.
 func TestPrometheus_Answers(t *testing.T) {
 	t.Parallel()
@@ -142,7 +142,7 @@ func TestPrometheus_Answers(t *testing.T) {
 }
 
 // The window is the one that the measurement names, whatever the time is; the sides and the
-// total are told apart.
+// total are kept apart.
 func TestPrometheus_Window(t *testing.T) {
 	t.Parallel()
 	var asked []string
@@ -287,7 +287,7 @@ func TestProvider(t *testing.T) {
 }
 
 // The value of a Datadog query is the average of its points in the window, or their sum with a
-// total. Its answers are told apart as those of Prometheus.
+// total. Its other answers are Unknown, with their reasons.
 func TestDatadog(t *testing.T) {
 	t.Parallel()
 	s := newConfigured(t)
@@ -406,7 +406,9 @@ func TestAddressRefused(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hit = true }))
 	defer server.Close()
 	port := server.URL[strings.LastIndex(server.URL, ":"):]
-	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "169.254.169.254", "[fe80::1]"} {
+	for _, host := range []string{
+		"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "169.254.169.254", "[fe80::1]",
+	} {
 		address := "http://" + host + port
 		got := measureOnce(t, Options{}, engine.Measurement{Update: prometheusAt(address, "up")})
 		if a := got.Update; a.Unknown != unknown.ProviderRefused && a.Unknown != unknown.ProviderUnavailable || hit {

@@ -11,6 +11,6 @@
 // So the result stands in the Job's status, also after its pods are gone.
 //
 // The Job is read by its name, every few seconds while it runs. A watch of all Jobs would keep
-// each Job of the cluster in memory, and the account of a release may list those of its own
+// each Job of the cluster in memory. The account of a release may list those of its own
 // namespace only.
 package job

@@ -2,7 +2,7 @@
 //
 // A tenant chooses addresses, and the controller's network reaches more than a tenant's pods
 // do. So an address that a release names itself is checked when it is dialled, after its name
-// was resolved: a name that leads elsewhere the second time is checked again. Such a request
+// was resolved. A name that leads elsewhere the second time is checked again. Such a request
 // uses no proxy, because a proxy would dial for it. No request follows a redirect, which would
 // send credentials to another server.
 //

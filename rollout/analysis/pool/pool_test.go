@@ -108,7 +108,7 @@ func TestPool_SlowHost(t *testing.T) {
 	})
 }
 
-// Of one host, a release with many questions does not keep one waiting that has few.
+// A release with many questions for a host does not keep one waiting that has few.
 func TestPool_Fair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
@@ -127,8 +127,8 @@ func TestPool_Fair(t *testing.T) {
 	})
 }
 
-// A question is asked when it is due, and again with a growing wait while its provider is
-// down, or as long as the provider asks for. It has one answer at the end.
+// A question is asked when it is due, and again while its provider is down. The wait grows, or
+// is as long as the provider asks for. The question has one answer at the end.
 func TestPool_Backoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, began := newScene(t), time.Now()
@@ -190,8 +190,8 @@ func TestPool_Pending(t *testing.T) {
 	})
 }
 
-// An answer stays until its question is not asked any more; a question that is not asked any
-// more is cancelled, and its answer does not come back.
+// An answer stays until its question is not asked any more. Such a question is cancelled, and
+// its answer does not come back.
 func TestPool_Superseded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, release := newScene(t), of("shop", "web")
