@@ -13,9 +13,10 @@ func TestImports(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/tranche-dev/tranche/"
 	allowed := map[string][]string{
-		"rollout": {"plan", "plan/contest", "plan/v1alpha1", "rollout/account", "rollout/analysis", "rollout/clock", "rollout/engine", "rollout/engine/native",
-			"rollout/failures", "rollout/fence", "rollout/impersonate",
-			"rollout/jsonpatch", "rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses", "rollout/templates", "rollout/transition"},
+		"rollout": {"plan", "plan/contest", "plan/v1alpha1", "rollout/account", "rollout/analysis", "rollout/clock",
+			"rollout/engine", "rollout/engine/native", "rollout/failures", "rollout/fence", "rollout/impersonate",
+			"rollout/jsonpatch", "rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses",
+			"rollout/templates", "rollout/transition"},
 		"rollout/account": nil,
 		"rollout/analysis": {"plan/condition", "plan/v1alpha1", "rollout/engine", "rollout/engine/verdict", "rollout/impersonate",
 			"rollout/analysis/datadog", "rollout/analysis/job", "rollout/analysis/outbound", "rollout/analysis/pool",

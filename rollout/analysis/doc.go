@@ -1,7 +1,7 @@
 // Package analysis asks providers for the measurements that the engine names: Prometheus,
 // Datadog, a server of the user, or a Job. It is the shell around rollout/engine/verdict, which
-// judges what comes out of it, and the only place of rollout that sends HTTP requests to
-// servers other than the API server and the receivers of notifications.
+// judges the answers. No other package of rollout sends HTTP requests to servers that plans
+// name.
 //
 // [Providers] turns one measurement into one answer. Package pool asks for many releases at
 // the same time. Package outbound guards the requests. Each provider is a package of its own,
