@@ -36,7 +36,7 @@ type metricsServer struct {
 	waiting int
 }
 
-func newMetricsServer(t *testing.T) *metricsServer {
+func newMetricsServer(t testing.TB) *metricsServer {
 	s := &metricsServer{}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(s.Close)

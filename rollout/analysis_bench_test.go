@@ -1,0 +1,115 @@
+package rollout_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout"
+	"github.com/tranche-dev/tranche/rollout/analysis"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// BenchmarkAnalysis has 500 releases under analysis, with a window of 10 s on both revisions,
+// against one server. cpu is that of this process for each second, with the controller, the
+// server and the test. first-replicaset-s is the time from a change of spec.template of another
+// release to its ReplicaSet, as the median of 20: alone, and beside the 500.
+func BenchmarkAnalysis(b *testing.B) {
+	const releases, tries, measured = 500, 20, time.Minute
+	c, server := clustertest.Shared(b), newMetricsServer(b)
+	for b.Loop() {
+		f := newField(b, c, releases, 2)
+		o := rollout.Options{Concurrent: 10, Analysis: analysis.Options{MayReach: func(netip.Addr) error { return nil }}}
+		startReconciler(b, c, f.ns, o, func(*ctrl.Options) {})
+		f.plan([]string{"50%", "100%"})
+		b.ReportMetric(f.median(tries).Seconds(), "first-replicaset-alone-s")
+		f.analyse(server.URL)
+		f.bring("v2")
+		for len(server.questions()) < 2*releases {
+			time.Sleep(time.Second) // a benchmark may sleep
+		}
+		asked, cpu, began := len(server.questions()), cpuTime(b), time.Now()
+		time.Sleep(measured)
+		took := time.Since(began).Seconds()
+		b.ReportMetric(float64(len(server.questions())-asked)/took, "queries/s")
+		b.ReportMetric((cpuTime(b)-cpu).Seconds()/took, "cpu")
+		b.ReportMetric(f.median(tries).Seconds(), "first-replicaset-s")
+		b.ReportMetric(0, "ns/op")
+	}
+}
+
+// cpuTime is what this process has taken.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var of syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &of); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(of.Utime.Nano() + of.Stime.Nano())
+}
+
+// analyse gives each plan a metric, which its first step measures for an hour.
+func (f *field) analyse(address string) {
+	f.Helper()
+	var brs v1alpha1.BatchReleaseList
+	f.list(&brs)
+	for i := range brs.Items {
+		br := &brs.Items[i]
+		old := br.DeepCopy()
+		br.Spec.Strategy.Steps[0].Pause = nil
+		br.Spec.Strategy.Steps[0].Analysis = &v1alpha1.StepAnalysis{Duration: metav1.Duration{Duration: time.Hour}}
+		br.Spec.Strategy.Analysis = &v1alpha1.Analysis{Metrics: []v1alpha1.Metric{errorsAt(address)}}
+		f.must(f.c.Client.Patch(f.Context(), br, client.MergeFrom(old)))
+	}
+}
+
+// median is the median time from a change to its ReplicaSet, of releases one after the other.
+func (f *field) median(tries int) time.Duration {
+	f.Helper()
+	var took []time.Duration
+	for range tries {
+		name := fmt.Sprintf("other-%d", time.Now().UnixNano())
+		f.must(f.c.Client.Create(f.Context(), &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.ns},
+			Spec: appsv1.DeploymentSpec{
+				Replicas: ptr.To[int32](1), Template: template(name, "v1"),
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+			},
+		}))
+		br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.ns}}
+		br.Spec.WorkloadRef = v1alpha1.WorkloadReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name}
+		br.Spec.Template, br.Spec.Commit = ptr.To(template(name, "v1")), commitOf("v1")
+		br.Spec.Strategy.Steps = []v1alpha1.Step{{Replicas: intstr.FromString("100%")}}
+		f.must(f.c.Client.Create(f.Context(), br))
+		clustertest.Wait(f, "release "+name, func() error {
+			f.must(f.c.Client.Get(f.Context(), client.ObjectKeyFromObject(br), br))
+			if br.Status.Phase != v1alpha1.PhaseCompleted {
+				return fmt.Errorf("%s: %s", br.Status.Phase, br.Status.Message)
+			}
+			return nil
+		})
+		old := br.DeepCopy()
+		br.Spec.Template, br.Spec.Commit = ptr.To(template(name, "v2")), commitOf("v2")
+		began := time.Now()
+		f.must(f.c.Client.Patch(f.Context(), br, client.MergeFrom(old)))
+		for n := 0; n < 2; time.Sleep(5 * time.Millisecond) {
+			var sets appsv1.ReplicaSetList
+			f.must(f.c.Client.List(f.Context(), &sets, client.InNamespace(f.ns), client.MatchingLabels{"app": name}))
+			n = len(sets.Items)
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
