@@ -154,7 +154,7 @@ func (s *measuredEnv) cronJob(name string) {
 }
 
 // podOf waits for the pod of the only Job.
-func (s *measuredEnv) podOf(selector client.MatchingLabels) (pod corev1.Pod) {
+func (s *measuredEnv) podOf(selector client.ListOption) (pod corev1.Pod) {
 	s.Helper()
 	clustertest.Wait(s, "the pod of a Job", func() error {
 		var pods corev1.PodList
@@ -242,7 +242,7 @@ func TestAnalysis_AsTheAccount(t *testing.T) {
 	}
 	s.kubectl("create", "role", "measures", "-n", s.ns, "--resource=jobs.batch,cronjobs.batch,secrets,pods", "--verb=get,create,list")
 	s.kubectl("create", "rolebinding", "measures", "-n", s.ns, "--role=measures", "--serviceaccount="+s.ns+":tenant")
-	pod := s.podOf(client.MatchingLabels{})
+	pod := s.podOf(client.HasLabels{batchv1.JobNameLabel})
 	var jobs batchv1.JobList
 	s.must(s.c.Client.List(s.Context(), &jobs, client.InNamespace(s.ns)))
 	if len(jobs.Items) != 1 {
