@@ -190,7 +190,7 @@ func read(body []byte) (*data, error) {
 	case got.Status != "success" || got.Data == nil || got.Data.Result == nil:
 		return nil, unknown.Passing(unknown.BadAnswer, "the answer is not JSON of Prometheus' API")
 	case len(got.Warnings) > 0:
-		return nil, unknown.Passing(unknown.PartialAnswer, strconv.Itoa(len(got.Warnings))+" warnings of the server")
+		return nil, unknown.Passing(unknown.PartialAnswer, "warnings of the server: "+strconv.Itoa(len(got.Warnings)))
 	case got.Partial:
 		return nil, unknown.Passing(unknown.PartialAnswer, "the server says isPartial")
 	}
