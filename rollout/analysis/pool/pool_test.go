@@ -114,7 +114,9 @@ func TestPool_Fair(t *testing.T) {
 		s := newScene(t)
 		var many []Question[string, string]
 		for i := range 50 {
-			many = append(many, s.takes("many"+strconv.Itoa(i), "shop", "prometheus", time.Second))
+			q := s.takes("many"+strconv.Itoa(i), "shop", "prometheus", time.Second)
+			q.At = time.Now().Add(-time.Hour) // due before the other one
+			many = append(many, q)
 		}
 		s.Ask(of("shop", "many"), many)
 		synctest.Wait()
