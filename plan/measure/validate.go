@@ -49,7 +49,7 @@ func Validate(s *v1alpha1.BatchStrategy, at *field.Path) field.ErrorList {
 		case m == nil:
 			errs = append(errs, field.Invalid(where, name, "no metric has this name"))
 		case slices.Contains(a.Background[:i], name):
-			errs = append(errs, field.Duplicate(where, name))
+			errs = append(errs, field.Invalid(where, name, "is named twice"))
 		case m.Job != nil:
 			errs = append(errs, field.Invalid(where, name, "a Job is not run in the background; name it at a step"))
 		}
@@ -127,7 +127,7 @@ func validateStep(a *v1alpha1.Analysis, step *v1alpha1.StepAnalysis, at *field.P
 			errs = append(errs, field.Invalid(where, name, "no metric has this name"))
 			continue
 		case slices.Contains(names[:i], name):
-			errs = append(errs, field.Duplicate(where, name))
+			errs = append(errs, field.Invalid(where, name, "is named twice"))
 			continue
 		}
 		if fact := misfitsStep(m, step.Duration.Duration); fact != "" {
@@ -177,7 +177,7 @@ func ValidateMetrics(metrics []v1alpha1.Metric, at *field.Path) field.ErrorList 
 			errs = append(errs, field.Required(where.Child("name"), "must be set"))
 		}
 		if slices.ContainsFunc(metrics[:i], func(o v1alpha1.Metric) bool { return o.Name == m.Name }) {
-			errs = append(errs, field.Duplicate(where.Child("name"), m.Name))
+			errs = append(errs, field.Invalid(where.Child("name"), m.Name, "is the name of another metric, too"))
 		}
 		errs = append(errs, validateMetric(m, where)...)
 	}
