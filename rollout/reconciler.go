@@ -549,13 +549,13 @@ func (r *reconciler) asAccount(ctx context.Context, br *v1alpha1.BatchRelease) c
 	return impersonate.As(ctx, br.Namespace, cmp.Or(br.Spec.ServiceAccountName, r.byDefault))
 }
 
-// pauseInterval is the time after which a release whose pause runs is reconciled again.
+// pauseInterval is the time after which a release whose pause or analysis runs is reconciled again.
 // Its status then follows a jump, before the process ends and the jump is forgotten.
 const pauseInterval = time.Minute
 
 // untilNext returns when to look again after a round.
 func untilNext(d engine.Decision) time.Duration {
-	if d.Status.Reason == v1alpha1.ReasonWaitingForPause {
+	if d.Wait > 0 && (d.Status.Reason == v1alpha1.ReasonWaitingForPause || d.Status.Reason == v1alpha1.ReasonWaitingForAnalysis) {
 		return min(d.Wait, pauseInterval)
 	}
 	return d.Wait

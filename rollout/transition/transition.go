@@ -18,6 +18,9 @@ var notified = map[string]notify.State{
 	v1alpha1.ReasonReleaseSuperseded:        notify.Failed,
 	v1alpha1.ReasonWaitingForApproval:       notify.Pending,
 	v1alpha1.ReasonWaitingForPause:          notify.Pending,
+	v1alpha1.ReasonWaitingForAnalysis:       notify.Pending,
+	v1alpha1.ReasonAnalysisFailed:           notify.Failed,
+	v1alpha1.ReasonAnalysisUnknown:          notify.Failed,
 	v1alpha1.ReasonReleasePaused:            notify.Pending,
 	v1alpha1.ReasonScaledToZero:             notify.Pending,
 	v1alpha1.ReasonRollingBack:              notify.Pending,
@@ -115,7 +118,7 @@ func described(br *v1alpha1.BatchRelease, t notify.Transition) notify.Transition
 			name += " --sign"
 		}
 		t.Next = "tranche approve" + name + push
-	case v1alpha1.ReasonProgressDeadlineExceeded:
+	case v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonAnalysisFailed, v1alpha1.ReasonAnalysisUnknown:
 		t.Next = "tranche rollback" + name + push
 	case v1alpha1.ReasonReleasePaused:
 		if git {

@@ -41,7 +41,8 @@ func (s *Facts) Ahead() *Ahead {
 		return nil
 	}
 	switch at.Reason {
-	case v1alpha1.ReasonUpgrading, v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonWaitingForPause, v1alpha1.ReasonReleasePaused:
+	case v1alpha1.ReasonUpgrading, v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonWaitingForPause, v1alpha1.ReasonReleasePaused,
+		v1alpha1.ReasonWaitingForAnalysis:
 	default: // the simulation has no such trouble
 		return nil
 	}
@@ -108,7 +109,11 @@ func rest(s *Facts, moments []simulation.Moment) []Moment {
 }
 
 func atGate(m simulation.Moment) bool {
-	return m.Reason == v1alpha1.ReasonWaitingForApproval || m.Reason == v1alpha1.ReasonWaitingForPause
+	switch m.Reason {
+	case v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonWaitingForPause, v1alpha1.ReasonWaitingForAnalysis:
+		return true
+	}
+	return false
 }
 
 // present returns the time of the simulation that is now. At a gate that waits for an
@@ -118,7 +123,7 @@ func present(s *Facts, moments []simulation.Moment, blocking bool) time.Duration
 	for _, m := range moments {
 		switch {
 		case m.Step != s.Release.Status.CurrentStepIndex:
-		case !blocking || m.Reason == v1alpha1.ReasonWaitingForPause:
+		case !blocking || m.Reason == v1alpha1.ReasonWaitingForPause || m.Reason == v1alpha1.ReasonWaitingForAnalysis:
 			return m.At + elapsed
 		case m.Reason == v1alpha1.ReasonWaitingForApproval:
 			return m.At

@@ -185,7 +185,8 @@ func toneOf(reason string) Tone {
 	switch reason {
 	case v1alpha1.ReasonReleaseCompleted:
 		return ToneGood
-	case v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonWaitingForPause, v1alpha1.ReasonReleasePaused, v1alpha1.ReasonScaledToZero:
+	case v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonWaitingForPause, v1alpha1.ReasonReleasePaused, v1alpha1.ReasonScaledToZero,
+		v1alpha1.ReasonWaitingForAnalysis:
 		return ToneWaits
 	case v1alpha1.ReasonUpgrading, v1alpha1.ReasonTakingHold, v1alpha1.ReasonHandingBack:
 		return ToneBusy

@@ -58,6 +58,9 @@ func (s *Facts) Next() Next {
 	case v1alpha1.ReasonProgressDeadlineExceeded:
 		return Next{"Look at the new pods, then push a better commit, or go back:", "tranche rollback " + name + s.signedCommit() + " --push",
 			s.revertByHand(br.Spec.Commit)}
+	case v1alpha1.ReasonAnalysisFailed, v1alpha1.ReasonAnalysisUnknown:
+		return Next{"Override the metrics by an approval with spec.override, push a better commit, or go back:",
+			"tranche rollback " + name + s.signedCommit() + " --push", s.revertByHand(br.Spec.Commit)}
 	case v1alpha1.ReasonRolledBack:
 		if br.Status.FailedCommit == "" {
 			return Next{}
