@@ -113,8 +113,8 @@ func ExpandAnalyses(p *v1alpha1.BatchRelease, plan Object, objects []Object) Pro
 	return append(ps, a.expand(p, plan)...)
 }
 
-// checkSources checks what the metrics of a plan need beside it: suspended CronJobs of the same
-// commit, configured providers, and a name of the Deployment that is short enough.
+// checkSources checks what the metrics of a plan need beside it. These are suspended CronJobs of
+// the same commit, configured providers, and a Deployment whose name is short enough.
 func (r *Release) checkSources(plan Object, objects map[key]Object, providers ProviderOf) Problems {
 	a := r.Plan.Spec.Strategy.Analysis
 	if a == nil {

@@ -56,14 +56,18 @@ spec:
 const smoke = `apiVersion: batch/v1
 kind: CronJob
 metadata: {name: smoke}
-spec: {schedule: "@daily", suspend: true, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: x, image: x}]}}}}}
+spec:
+  schedule: "@daily"
+  suspend: true
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: x, image: x}]}}}}
 `
 
 // collectMeasured returns the problems of the plan with edits: old and new text in turns.
 func collectMeasured(t *testing.T, edits ...string) (*plan.Set, error) {
 	t.Helper()
 	files := map[string]string{
-		"apps/web.yaml": plantest.Deployment("web", "nginx", "10"), "apps/release.yaml": measured, "apps/slo.yaml": slo, "apps/smoke.yaml": smoke,
+		"apps/web.yaml": plantest.Deployment("web", "nginx", "10"), "apps/release.yaml": measured,
+		"apps/slo.yaml": slo, "apps/smoke.yaml": smoke,
 	}
 	for i := 0; i < len(edits); i += 2 {
 		found := false
@@ -120,32 +124,46 @@ func TestAnalyses_Refused(t *testing.T) {
 		{"a query that does not parse", []string{`sum(increase(e{`, `sum((increase(e{`},
 			at + "[0].prometheus.query: line 1, column 45: unclosed left parenthesis"},
 		{"a mistake on the second line", []string{`sum by (le)`, `sum byy (le)`}, at + "[1].prometheus.query: line 2, column 7"},
-		{"an unknown placeholder", []string{`e{pod=~"$(pods)"}`, `e{pod=~"$(pod)"}`}, at + "[0].prometheus.query: line 1, column 22: $(pod) is not known"},
+		{"an unknown placeholder", []string{`e{pod=~"$(pods)"}`, `e{pod=~"$(pod)"}`},
+			at + "[0].prometheus.query: line 1, column 22: $(pod) is not known"},
 		{"no revision", []string{`t{pod=~"$(pods)"}`, `t`}, at + "[0].prometheus.total: names no revision"},
 		{"a range that counts windows twice", []string{`e{pod=~"$(pods)"}[$(window)]`, `e{pod=~"$(pods)"}[5m]`},
 			at + "[0].prometheus.query: line 1, column 14: the range of 5m0s is longer than interval, 1m0s"},
-		{"samples that are shorter than the range", []string{`[1m])))`, `[2m])))`}, "line 2, column 21: the range of 2m0s is longer than samples, 1m0s"},
-		{"a query that yields no value", []string{`sum(increase(e{pod=~"$(pods)"}[$(window)]))`, `e{pod=~"$(pods)"}[1m]`}, "has the type range vector"},
+		{"samples that are shorter than the range", []string{`[1m])))`, `[2m])))`},
+			"line 2, column 21: the range of 2m0s is longer than samples, 1m0s"},
+		{"a query that yields no value", []string{`sum(increase(e{pod=~"$(pods)"}[$(window)]))`, `e{pod=~"$(pods)"}[1m]`},
+			"has the type range vector"},
 		{"too few samples", []string{"duration: 10m", "duration: 3m"}, "has 3 values in 3m0s, and needs 4 to be judged"},
 		{"a window longer than the duration", []string{"duration: 10m", "duration: 30s"}, "are longer than the duration of 30s"},
 		{"a metric named twice", []string{"name: shared", "name: errors"}, at + "[3].name: errors: is the name of another metric, too"},
-		{"a metric that is absent", []string{"background: [errors]", "background: [error]"}, "spec.strategy.analysis.background[0]: error: no metric has this name"},
-		{"a metric of a step that is absent", []string{"duration: 10m", "duration: 10m, metrics: [error]"}, "steps[0].analysis.metrics[0]: error: no metric has this name"},
-		{"compare without by", []string{"compare: {worse: Higher, by: 20%}", "compare: {worse: Higher}"}, at + "[1].compare.by: must be the least difference"},
+		{"a metric that is absent", []string{"background: [errors]", "background: [error]"},
+			"spec.strategy.analysis.background[0]: error: no metric has this name"},
+		{"a metric of a step that is absent", []string{"duration: 10m", "duration: 10m, metrics: [error]"},
+			"steps[0].analysis.metrics[0]: error: no metric has this name"},
+		{"compare without by", []string{"compare: {worse: Higher, by: 20%}", "compare: {worse: Higher}"},
+			at + "[1].compare.by: must be the least difference"},
 		{"no limit", []string{"        max: 2%\n", ""}, at + "[0]: must have max, min or compare"},
 		{"a limit that is none", []string{"max: 2%", "max: few"}, `"few" is not a number`},
-		{"two providers", []string{"job: {from: smoke}", "job: {from: smoke}\n        web: {url: 'https://x'}"}, at + "[2]: must have exactly one of"},
-		{"a condition with a wrong type", []string{"job: {from: smoke}", "web: {url: 'https://x'}\n        condition: status + 1"}, at + "[2].condition: "},
-		{"a CronJob that is not rendered", []string{"job: {from: smoke}", "job: {from: smok}"}, at + "[2].job.from: no CronJob shop/smok is rendered with it"},
+		{"two providers", []string{"job: {from: smoke}", "job: {from: smoke}\n        web: {url: 'https://x'}"},
+			at + "[2]: must have exactly one of"},
+		{"a condition with a wrong type", []string{"job: {from: smoke}", "web: {url: 'https://x'}\n        condition: status + 1"},
+			at + "[2].condition: "},
+		{"a CronJob that is not rendered", []string{"job: {from: smoke}", "job: {from: smok}"},
+			at + "[2].job.from: no CronJob shop/smok is rendered with it"},
 		{"a CronJob that runs by itself", []string{"suspend: true", "suspend: false"}, "CronJob shop/smoke in apps/smoke.yaml is not suspended"},
 		{"a Job in the background", []string{"background: [errors]", "background: [smoke]"}, "a Job is not run in the background"},
-		{"a provider that is not configured", []string{"provider: platform\n", "provider: other\n"}, "has no provider other of type prometheus for namespace shop"},
+		{"a provider that is not configured", []string{"provider: platform\n", "provider: other\n"},
+			"has no provider other of type prometheus for namespace shop"},
 		{"a provider of another type", []string{"provider: platform\n", "provider: dd\n"}, "has no provider dd of type prometheus"},
-		{"a file that is not rendered", []string{"from: [slo]", "from: [sla]"}, "spec.strategy.analysis.from[0]: no BatchAnalysis shop/sla is rendered with it"},
-		{"a mistake in a file", []string{`'x{pod=~"$(pods)"}'`, `'x{pod=~"$(pods)"'`}, "apps/slo.yaml: BatchAnalysis shop/slo: spec.metrics[0].prometheus.query: line 1"},
+		{"a file that is not rendered", []string{"from: [slo]", "from: [sla]"},
+			"spec.strategy.analysis.from[0]: no BatchAnalysis shop/sla is rendered with it"},
+		{"a mistake in a file", []string{`'x{pod=~"$(pods)"}'`, `'x{pod=~"$(pods)"'`},
+			"apps/slo.yaml: BatchAnalysis shop/slo: spec.metrics[0].prometheus.query: line 1"},
 		{"a field that there is not", []string{"max: 2%", "maximum: 2%"}, "maximum: no such field"},
-		{"pause and analysis", []string{"analysis: {duration: 10m}", "analysis: {duration: 10m}\n      pause: {duration: 1m}"}, "pause and analysis exclude each other"},
-		{"an approval of the last step", []string{"- replicas: 100%", "- replicas: 100%\n      analysis: {duration: 10m, approval: true}"}, "the last step leads to no other one"},
+		{"pause and analysis", []string{"analysis: {duration: 10m}", "analysis: {duration: 10m}\n      pause: {duration: 1m}"},
+			"pause and analysis exclude each other"},
+		{"an approval of the last step", []string{"- replicas: 100%", "- replicas: 100%\n      analysis: {duration: 10m, approval: true}"},
+			"the last step leads to no other one"},
 		{"a Deployment with a long name", []string{"name: web", "name: " + strings.Repeat("w", 47)}, "$(pods) does not tell the revisions"},
 	} {
 		_, err := collectMeasured(t, tc.edits...)
@@ -167,7 +185,9 @@ func TestTerms_Analysis(t *testing.T) {
 		return set.Releases[0].Terms()
 	}
 	of := terms()
-	if same := terms("duration: 10m", "duration: 600s", "name: errors", "name: errors\n        interval: 60s\n        delay: 30s\n        scope: Revision"); same != of {
+	same := terms("duration: 10m", "duration: 600s",
+		"name: errors", "name: errors\n        interval: 60s\n        delay: 30s\n        scope: Revision")
+	if same != of {
 		t.Errorf("defaults change the terms: %s", cmp.Diff(of, same))
 	}
 	seen := map[string]string{of.Digest(): "the plan"}

@@ -1,3 +1,3 @@
-// Package measure has what follows from the metrics of a plan alone: which windows are measured
-// and when, how much evidence there has to be, and what the placeholders of queries stand for.
+// Package measure has what follows from the metrics of a plan alone. It has the windows and when
+// they are asked for, the least evidence, and the placeholders of queries.
 package measure

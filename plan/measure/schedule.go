@@ -64,8 +64,8 @@ func Minimum(m *v1alpha1.Metric) int32 {
 }
 
 // NeededSamples is the least number of values on each side with which a comparison can be
-// significant: with n and n values the smallest p-value is one in as many as there are ways to
-// choose n of 2n. The last look has nine tenths of what the confidence leaves.
+// significant. With n values a side, the smallest p-value is 1 divided by the number of ways to
+// choose n of 2n. The last judgement has nine tenths of 1 - confidence at least.
 func NeededSamples(m *v1alpha1.Metric) int32 {
 	confidence := 0.95
 	if m.Compare.Confidence != "" {

@@ -31,7 +31,8 @@ func Validate(s *v1alpha1.BatchStrategy, at *field.Path) field.ErrorList {
 	at = at.Child("analysis")
 	errs = append(errs, validateEnum(at.Child("mode"), a.Mode, v1alpha1.AnalysisAct, v1alpha1.AnalysisObserve)...)
 	errs = append(errs, validateEnum(at.Child("onFailure"), a.OnFailure, v1alpha1.FailureHold, v1alpha1.FailureRollback)...)
-	errs = append(errs, validateEnum(at.Child("onUnknown"), a.OnUnknown, v1alpha1.UnknownHold, v1alpha1.UnknownRollback, v1alpha1.UnknownPass)...)
+	errs = append(errs,
+		validateEnum(at.Child("onUnknown"), a.OnUnknown, v1alpha1.UnknownHold, v1alpha1.UnknownRollback, v1alpha1.UnknownPass)...)
 	if d := a.UnknownDeadlineSeconds; d != nil && (*d < 0 || *d > 604800) {
 		errs = append(errs, field.Invalid(at.Child("unknownDeadlineSeconds"), *d, "must be from 0 to 604800"))
 	}

@@ -1,5 +1,6 @@
-// Package queries checks the queries of metrics when a commit is checked: their syntax with line
-// and column, their placeholders, and that no window is counted twice. It asks no server.
+// Package queries checks the queries of metrics when a commit is checked. It checks their
+// syntax, with line and column, their placeholders, and that no window is counted twice. It asks
+// no server.
 package queries
 
 import (

@@ -147,7 +147,7 @@ func (d *Decimal) UnmarshalJSON(data []byte) error {
 // +kubebuilder:validation:XValidation:rule="!has(self.count) || has(self.web) || has(self.job)",message="count is for web and job; prometheus and datadog measure each interval of the duration"
 type Metric struct {
 	// name of the metric, unique in the plan.
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]|[a-z0-9][-a-z0-9]*[a-z0-9])$`
 	// +kubebuilder:validation:MaxLength=40
 	// +required
 	Name string `json:"name"`

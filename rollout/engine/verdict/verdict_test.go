@@ -348,7 +348,8 @@ func TestBackground(t *testing.T) {
 // TestQuestions: placeholders stand for the revision of each side.
 func TestQuestions(t *testing.T) {
 	m := proportion()
-	m.Prometheus.Query = `sum(increase(e{pod=~"$(pods)",rs="$(replicaset)",hash="$(revision)",ns="$(namespace)",c="$(commit)",s="$(step)"}[$(window)]))`
+	m.Prometheus.Query = `sum(increase(e{pod=~"$(pods)",rs="$(replicaset)",hash="$(revision)",` +
+		`ns="$(namespace)",c="$(commit)",s="$(step)"}[$(window)]))`
 	l := newLab(m)
 	l.release.Update, l.release.Commit = "my.web-new", "abc"
 	q := l.Next(l.metric(), l.release)
