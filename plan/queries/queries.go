@@ -6,7 +6,9 @@ package queries
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,10 +49,28 @@ func Check(m *v1alpha1.Metric, at *field.Path) field.ErrorList {
 	case m.Datadog != nil:
 		check("query", m.Datadog.Query, at.Child("datadog"))
 		check("total", m.Datadog.Total, at.Child("datadog"))
-	case m.Web != nil && m.Condition != "":
-		if _, err := condition.Compile(m.Condition); err != nil {
-			errs = append(errs, field.Invalid(at.Child("condition"), "", err.Error()))
+	case m.Web != nil:
+		errs = checkWeb(m, at)
+	}
+	return errs
+}
+
+// checkWeb returns what is wrong with the placeholders and the condition of a web metric. It
+// need not name a revision: a probe may know which one it tries.
+func checkWeb(m *v1alpha1.Metric, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	texts := map[string]string{"url": m.Web.URL}
+	if m.Web.Body != nil {
+		texts["body"] = string(m.Web.Body.Raw)
+	}
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		if placeholder, offset := measure.UnknownPlaceholder(texts[name]); offset >= 0 {
+			errs = append(errs, field.Invalid(at.Child("web", name), "", fmt.Sprintf("$(%s) is not known; there are %s",
+				placeholder, strings.Join(measure.Placeholders, ", "))))
 		}
+	}
+	if _, err := condition.Compile(m.Condition); m.Condition != "" && err != nil {
+		errs = append(errs, field.Invalid(at.Child("condition"), "", err.Error()))
 	}
 	return errs
 }

@@ -162,6 +162,10 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("--watch-label-selector: %w", err)
 	}
+	providers, err := o.analysis.read()
+	if err != nil {
+		return err
+	}
 	rc, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("finding a cluster; set KUBECONFIG: %w", err)
@@ -171,10 +175,6 @@ func runController(ctx context.Context, o controllerOptions) error {
 		return err
 	}
 	notifier, err := newNotifier(mgr, o.notifications)
-	if err != nil {
-		return err
-	}
-	providers, err := o.analysis.read()
 	if err != nil {
 		return err
 	}
