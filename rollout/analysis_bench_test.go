@@ -21,12 +21,18 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// BenchmarkAnalysis has 500 releases under analysis, with a window of 10 s on both revisions,
+// BenchmarkAnalysis has releases under analysis, with a window of 10 s on both revisions,
 // against one server. cpu is that of this process for each second, with the controller, the
 // server and the test. first-replicaset-s is the time from a change of spec.template of another
-// release to its ReplicaSet, as the median of 20: alone, and beside the 500.
+// release to its ReplicaSet, as the median of 20: alone, and beside the others.
 func BenchmarkAnalysis(b *testing.B) {
-	const releases, tries, measured = 500, 20, time.Minute
+	for _, releases := range []int{50, 500} {
+		b.Run(fmt.Sprintf("releases=%d", releases), func(b *testing.B) { benchmarkAnalysis(b, releases) })
+	}
+}
+
+func benchmarkAnalysis(b *testing.B, releases int) {
+	const tries, measured = 20, time.Minute
 	c, server := clustertest.Shared(b), newMetricsServer(b)
 	for b.Loop() {
 		f := newField(b, c, releases, 2)
