@@ -17,8 +17,8 @@ import (
 )
 
 // BenchmarkMeasuring measures one window of each of 500 releases, with a query for each of two
-// revisions, at one server in this process, without a cluster. cpu-ms/window is the processor
-// time of all 500 with that of the server. With windows of 10 s it is used each 10 s.
+// revisions. The server is in this process, and there is no cluster. cpu-ms/window is the
+// processor time of all 500 with that of the server. With windows of 10 s it is used each 10 s.
 func BenchmarkMeasuring(b *testing.B) {
 	const releases = 500
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
