@@ -173,7 +173,13 @@ func (m *Monitoring) Served(t testing.TB, namespace, prefix string) (ok, failed 
 // several series is an error.
 func (m *Monitoring) Query(t testing.TB, query string) (float64, bool) {
 	t.Helper()
-	v, ok, err := m.query(t, query)
+	return m.QueryAt(t, query, time.Time{})
+}
+
+// QueryAt returns the value of an instant query at a time.
+func (m *Monitoring) QueryAt(t testing.TB, query string, at time.Time) (float64, bool) {
+	t.Helper()
+	v, ok, err := m.query(t, query, at)
 	if err != nil {
 		t.Fatalf("querying Prometheus: %s: %v", query, err)
 	}
@@ -185,7 +191,7 @@ func (m *Monitoring) Query(t testing.TB, query string) (float64, bool) {
 func (m *Monitoring) WaitFor(t testing.TB, query string, wanted func(v float64) bool) {
 	t.Helper()
 	Wait(t, query, func() error {
-		v, ok, err := m.query(t, query)
+		v, ok, err := m.query(t, query, time.Time{})
 		if err == nil && (!ok || !wanted(v)) {
 			err = fmt.Errorf("its value is %v (there is one: %t)", v, ok)
 		}
@@ -193,8 +199,13 @@ func (m *Monitoring) WaitFor(t testing.TB, query string, wanted func(v float64) 
 	})
 }
 
-func (m *Monitoring) query(t testing.TB, query string) (v float64, ok bool, err error) {
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, m.URL+"/api/v1/query?"+url.Values{"query": {query}}.Encode(), nil)
+// query asks for the value at a time; zero: now.
+func (m *Monitoring) query(t testing.TB, query string, at time.Time) (v float64, ok bool, err error) {
+	values := url.Values{"query": {query}}
+	if !at.IsZero() {
+		values.Set("time", at.Format(time.RFC3339Nano))
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, m.URL+"/api/v1/query?"+values.Encode(), nil)
 	if err != nil {
 		return 0, false, err
 	}
@@ -204,20 +215,27 @@ func (m *Monitoring) query(t testing.TB, query string) (v float64, ok bool, err 
 	}
 	var found struct {
 		Data struct {
-			Result []struct{ Value [2]any }
+			ResultType string
+			Result     json.RawMessage
 		}
 	}
 	if err := json.Unmarshal(text, &found); err != nil {
 		return 0, false, fmt.Errorf("reading %q: %w", text, err)
 	}
-	switch result := found.Data.Result; len(result) {
-	case 0:
-		return 0, false, nil
-	case 1:
-		v, err = strconv.ParseFloat(fmt.Sprint(result[0].Value[1]), 64)
-		return v, err == nil, err
+	series := make([]struct{ Value [2]any }, 1)
+	if found.Data.ResultType == "scalar" {
+		err = json.Unmarshal(found.Data.Result, &series[0].Value)
+	} else {
+		err = json.Unmarshal(found.Data.Result, &series)
 	}
-	return 0, false, fmt.Errorf("several series: %s", text)
+	switch {
+	case err != nil || len(series) == 0:
+		return 0, false, err
+	case len(series) > 1:
+		return 0, false, fmt.Errorf("several series: %s", text)
+	}
+	v, err = strconv.ParseFloat(fmt.Sprint(series[0].Value[1]), 64)
+	return v, err == nil, err
 }
 
 // answer sends a request and returns the body of the answer, which must have a status.

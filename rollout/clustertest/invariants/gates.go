@@ -68,5 +68,6 @@ func (l *ledger) opens(d *deployment, p *plannedRelease, r *release, i int) bool
 	if !w.see(l.ns.availableSince(d, r), target, low, r.entered, now) || !slices.Contains(p.paused.within(now), false) {
 		return false
 	}
-	return p.pauseEnds(i, w.since, now) || p.completes(r, l.steps, i, now) || r.approved(d, l.steps, i, now)
+	approved := p.completes(r, l.steps, i, now) || r.approved(d, l.steps, i, now)
+	return p.passes(i, now.Sub(w.since), approved, r.overridden(d, l.steps, i, now), now)
 }

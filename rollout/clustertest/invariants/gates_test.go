@@ -205,6 +205,46 @@ var waits = []sequence{
 		"a pause, and then the next step waits for an approval", func(s *story) { s.pause(0); s.to(3, 1); s.to(2, 2); s.to(0, 4) },
 		[]string{"I3"},
 	},
+	{"an analysis is over", func(s *story) { s.analysis("Act", false); s.to(3, 1); s.later(time.Minute); s.to(2, 2) }, nil},
+	{"an analysis is not over", func(s *story) {
+		s.analysis("Act", false)
+		s.to(3, 1)
+		s.later(50 * time.Second)
+		s.to(2, 2)
+	}, []string{"I3"}},
+	{"an analysis is not over, and an approval is no override", func(s *story) {
+		s.analysis("Act", false)
+		s.to(3, 1)
+		s.approve("new", commitNew, 0)
+		s.to(2, 2)
+	}, []string{"I3"}},
+	{"an analysis that is over lacks its approval", func(s *story) {
+		s.analysis("Act", true)
+		s.to(3, 1)
+		s.later(time.Minute)
+		s.to(2, 2)
+	}, []string{"I3"}},
+	{"an analysis that is over has its approval", func(s *story) {
+		s.analysis("Act", true)
+		s.to(3, 1)
+		s.later(time.Minute)
+		s.approve("new", commitNew, 0)
+		s.to(2, 2)
+	}, nil},
+	{"an override", func(s *story) { s.analysis("Act", true); s.to(3, 1); s.override(0); s.to(2, 2) }, nil},
+	{"an override of another step", func(s *story) { s.analysis("Act", false); s.to(3, 1); s.override(1); s.to(2, 2) }, []string{"I3"}},
+	{"an analysis that only observes", func(s *story) {
+		s.analysis("Observe", false)
+		s.to(3, 1)
+		s.approve("new", commitNew, 0)
+		s.to(2, 2)
+	}, nil},
+	{"an analysis that only observes opens no gate", func(s *story) {
+		s.analysis("Observe", false)
+		s.to(3, 1)
+		s.later(time.Minute)
+		s.to(2, 2)
+	}, []string{"I3"}},
 	{"one pause after the other", func(s *story) {
 		s.pause(time.Minute, time.Minute)
 		s.to(3, 1)

@@ -49,8 +49,10 @@ const nativeLag = 2 * time.Second
 // a limit. It is that of the furthest step that its gates could open by now. The ledger
 // knows that from what users gave, and not from the status. Users gave templates,
 // commits, steps and approvals of spec, approvals written to the status, and pauses,
-// counted from pods. A ReplicaSet that is neither stable nor of what spec brings is not
-// made larger by Tranche at all. A hand-back is judged as growth to N.
+// counted from pods. It does not know what an analysis has measured. The gate of such a
+// step opens after its duration, or by an override (I11). A ReplicaSet that is neither
+// stable nor of what spec brings is not made larger by Tranche at all. A hand-back is
+// judged as growth to N.
 //
 // I7. A hand-back is the write by Tranche that takes the label away. It leaves the
 // Deployment unpaused, with the manifest's strategy, and nothing of Tranche's on it or

@@ -26,10 +26,20 @@ func (p *plannedRelease) completes(r *release, steps []intstr.IntOrString, i int
 		slices.Contains(p.signed.within(now), false) && slices.Contains(p.review.within(now), false)
 }
 
-// pauseEnds reports whether a pause of step i that began then has ended.
-func (p *plannedRelease) pauseEnds(i int, since, now time.Time) bool {
+// passes reports whether the gate of step i may open when its pods have been available for
+// that long. It takes an approval, or that a pause is over. A step with analysis takes its
+// duration, and an approval only where the plan asks for one, or an override (I11).
+func (p *plannedRelease) passes(i int, lasted time.Duration, approved, overridden bool, now time.Time) bool {
+	over := func(d time.Duration) bool { return lasted >= d-pauseSlack }
+	acts := p.Spec.Strategy.Analysis != nil && p.Spec.Strategy.Analysis.Mode != v1alpha1.AnalysisObserve
 	return slices.ContainsFunc(p.steps.within(now), func(steps []v1alpha1.Step) bool {
-		return i < len(steps)-1 && steps[i].Pause != nil && now.Sub(since) >= steps[i].Pause.Duration.Duration-pauseSlack
+		switch {
+		case i >= len(steps)-1:
+			return approved
+		case acts && steps[i].Analysis != nil:
+			return overridden || over(steps[i].Analysis.Duration.Duration) && (approved || !steps[i].Analysis.Approval)
+		}
+		return approved || steps[i].Pause != nil && over(steps[i].Pause.Duration.Duration)
 	})
 }
 

@@ -224,8 +224,18 @@ func (r *release) recordCompleted(o, before *v1alpha1.BatchRelease) {
 
 // approved reports whether spec.approval opens the gate of step i (I5).
 func (r *release) approved(d *deployment, steps []intstr.IntOrString, i int, now time.Time) bool {
+	return r.given(d, steps, i, now, func(*approval) bool { return true })
+}
+
+// overridden reports whether an override is given for step i alone.
+func (r *release) overridden(d *deployment, steps []intstr.IntOrString, i int, now time.Time) bool {
+	return r.given(d, steps, i, now, func(a *approval) bool { return a.Override != nil && int(a.Step) == i })
+}
+
+// given reports whether an approval of step i, of that kind, is given.
+func (r *release) given(d *deployment, steps []intstr.IntOrString, i int, now time.Time, kind func(*approval) bool) bool {
 	return slices.ContainsFunc(r.approvals, func(a *approval) bool {
-		return (a.until.IsZero() || now.Sub(a.until) <= lag) && r.isFor(d, &a.Approval) && int(a.Step) >= i &&
+		return kind(a) && (a.until.IsZero() || now.Sub(a.until) <= lag) && r.isFor(d, &a.Approval) && int(a.Step) >= i &&
 			slices.ContainsFunc(a.of(), func(approved []intstr.IntOrString) bool { return sameSteps(approved, steps, i+1) })
 	})
 }

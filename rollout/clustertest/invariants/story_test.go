@@ -145,6 +145,23 @@ func (s *story) pause(durations ...time.Duration) {
 	})
 }
 
+// analysis has the first step measured for a minute.
+func (s *story) analysis(mode v1alpha1.AnalysisMode, approval bool) {
+	s.release(func(br *v1alpha1.BatchRelease) {
+		br.Spec.Strategy.Analysis = &v1alpha1.Analysis{Mode: mode}
+		br.Spec.Strategy.Steps[0].Analysis = &v1alpha1.StepAnalysis{Duration: metav1.Duration{Duration: time.Minute}, Approval: approval}
+	})
+	s.later(time.Minute) // the plan without it does not count any more
+}
+
+// override approves a step, and has metrics not count.
+func (s *story) override(step int32) {
+	s.approve("new", commitNew, step)
+	s.release(func(br *v1alpha1.BatchRelease) {
+		br.Spec.Approval.Override = &v1alpha1.Override{Metrics: []string{"errors"}}
+	})
+}
+
 // steps edits the plan.
 func (s *story) steps(replicas ...string) {
 	s.release(func(br *v1alpha1.BatchRelease) {
