@@ -76,7 +76,7 @@ func (s *stage) remote() string {
 
 // set brings everything up.
 func (s *stage) set(ctx context.Context) error {
-	say("Starting a cluster (kube-apiserver, kube-controller-manager, scheduler, etcd), a Git server and the controller …")
+	say("Starting a cluster (kube-apiserver, kube-controller-manager, scheduler, etcd), a Git server, Prometheus and the controller …")
 	if _, err := s.start(ctx, "cluster", "devcluster", "up", "--dir", filepath.Join(s.dir, "cluster")); err != nil {
 		return err
 	}
@@ -100,12 +100,12 @@ func (s *stage) set(ctx context.Context) error {
 	if s.metrics, err = freeAddress(); err != nil {
 		return err
 	}
-	if _, err := s.start(ctx, "controller", "tranche", "controller", "--as", account, "--default-service-account=default",
-		"--storage-path", filepath.Join(s.dir, "mirrors"), "--file-roots", s.dir, "--file-write-roots", filepath.Dir(s.bare()),
-		"--metrics-bind-address", s.metrics, "--metrics-secure=false"); err != nil {
+	if err := s.monitor(ctx); err != nil {
 		return err
 	}
-	if err := s.monitor(ctx); err != nil {
+	if _, err := s.start(ctx, "controller", "tranche", "controller", "--as", account, "--default-service-account=default",
+		"--storage-path", filepath.Join(s.dir, "mirrors"), "--file-roots", s.dir, "--file-write-roots", filepath.Dir(s.bare()),
+		"--metrics-bind-address", s.metrics, "--metrics-secure=false", "--analysis-config", filepath.Join(s.dir, providersFile)); err != nil {
 		return err
 	}
 	if err := s.connect(); err != nil {
@@ -114,18 +114,21 @@ func (s *stage) set(ctx context.Context) error {
 	return s.seed(ctx)
 }
 
-// monitor starts the traffic of the pods, and a Prometheus that scrapes it. Only the user
-// who stays looks at them.
+// providersFile has the Prometheus that plans may name, in the folder of the stage.
+const providersFile = "providers.yaml"
+
+// monitor starts the traffic of the pods, and a Prometheus that scrapes it. Plans name it
+// platform.
 func (s *stage) monitor(ctx context.Context) (err error) {
-	if !s.stay {
-		return nil
-	}
 	if s.traffic, err = s.start(ctx, "traffic", "devcluster", "traffic"); err != nil {
 		return err
 	}
-	s.prometheus, err = s.start(ctx, "prometheus", "devcluster", "prometheus", "--dir", filepath.Join(s.dir, "prometheus"),
-		"--scrape", "traffic="+s.traffic+"/metrics", "--scrape", "tranche=http://"+s.metrics+"/metrics")
-	return err
+	if s.prometheus, err = s.start(ctx, "prometheus", "devcluster", "prometheus", "--dir", filepath.Join(s.dir, "prometheus"),
+		"--scrape", "traffic="+s.traffic+"/metrics", "--scrape", "tranche=http://"+s.metrics+"/metrics"); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("providers:\n- {name: platform, type: prometheus, address: %q}\n", s.prometheus)
+	return os.WriteFile(filepath.Join(s.dir, providersFile), []byte(text), 0o644)
 }
 
 // freeAddress is an address on which nothing listens at present.
@@ -268,7 +271,8 @@ Three commands to try:
   kubectl get batchreleases -n shop --watch
 
 The pods serve requests, at %s/metrics.
-The tag v2-errors makes them fail. A Prometheus scrapes them, and the controller:
+The tag v2-errors makes them fail. A Prometheus scrapes them, and the controller. Plans
+name it as provider platform:
 
   curl -s %s/api/v1/query --data-urlencode 'query=sum by (pod, code) (rate(http_requests_total[10s]))'
 

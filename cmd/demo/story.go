@@ -125,7 +125,7 @@ func (at *state) is(pods map[string]int32) bool {
 func (at *state) String() string {
 	status := at.release.Status
 	bar := ""
-	for _, tag := range []string{"v1", "v2", "v3"} {
+	for _, tag := range []string{"v1", "v2", "v3", "v4-errors"} {
 		bar += strings.Repeat(tag+" ", int(at.pods[tag]))
 	}
 	return fmt.Sprintf("%-13s step %d %-9s %-22s %s", status.Phase, status.CurrentStepIndex, status.CurrentStepState, status.Reason, bar)
@@ -169,6 +169,7 @@ spec:
   ref: {branch: main}
   interval: 1m
   serviceAccountName: deployer
+  writeBack: {enabled: true}
 `
 
 // install pushes the first commit, and lets the cluster follow the branch.
@@ -256,6 +257,55 @@ func (s *stage) completed(ctx context.Context, pods map[string]int32) error {
 	return s.do(ctx, "kubectl", "get", "batchreleases,deployments,replicasets", "-n", namespace)
 }
 
+// measuredPlan has two pods of the update revision measured.
+const measuredPlan = `apiVersion: tranche.dev/v1alpha1
+kind: BatchRelease
+metadata:
+  name: web
+spec:
+  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  strategy:
+    steps:
+    - replicas: 20%
+      analysis: {duration: 10s}
+    - replicas: 100%
+    analysis:
+      onFailure: Rollback
+      metrics:
+      - name: errors
+        prometheus:
+          provider: platform
+          query: sum(increase(http_requests_total{pod=~"$(pods)",code=~"5.."}[$(window)]))
+          total: sum(increase(http_requests_total{pod=~"$(pods)"}[$(window)]))
+        interval: 10s
+        delay: 2s
+        max: 2%
+`
+
+// measure releases a tag whose requests fail. Prometheus sees that.
+func measure(ctx context.Context, s *stage) error {
+	measured := func(at *state) bool {
+		return at.release.Status.Reason == v1alpha1.ReasonWaitingForAnalysis && at.held() && at.is(map[string]int32{"v2": 8, "v4-errors": 2})
+	}
+	reverted := func(*state) bool {
+		message, err := s.output(ctx, s.bare(), "git", "log", "-1", "--format=%B", "main")
+		return err == nil && strings.Contains(message, "This reverts commit") && strings.Contains(message, "errors")
+	}
+	return steps(
+		func() error { return s.write("release.yaml", measuredPlan) },
+		func() error { return s.commit(ctx, "web: measure the first step") },
+		func() error { return s.tag("v2", "v4-errors") },
+		func() error { return s.commit(ctx, "web: v4") },
+		func() error {
+			return s.reach(ctx, "step 0 is measured by Prometheus: 5% of its requests fail", measured)
+		},
+		func() error { return s.completed(ctx, map[string]int32{"v2": 10}) },
+		func() error { return s.reach(ctx, "the branch has the revert, with what was measured", reverted) },
+		func() error { return s.do(ctx, "git", "pull", "--quiet") },
+		func() error { return s.do(ctx, "git", "show", "--stat") },
+	)
+}
+
 func (s *stage) tell(ctx context.Context) error {
 	began := time.Now()
 	err := steps(
@@ -278,6 +328,10 @@ func (s *stage) tell(ctx context.Context) error {
 		func() error { return s.do(ctx, "git", "revert", "--no-edit", "HEAD") },
 		func() error { return s.do(ctx, "git", "push", "--quiet") },
 		func() error { return s.completed(ctx, map[string]int32{"v2": 10}) },
+		func() error {
+			say("A plan with a metric: the next release has errors, and goes back by itself.")
+			return measure(ctx, s)
+		},
 		func() error { say("The branch tells it all."); return s.do(ctx, "git", "log", "--oneline") },
 	)
 	if err == nil {
