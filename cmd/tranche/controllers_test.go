@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,6 +27,9 @@ var shared struct {
 	mu    sync.Mutex
 	users int
 	stop  func() error
+	// config has the providers of metrics, by name the address.
+	config    string
+	providers map[string]string
 }
 
 // share lets the shared controller run until the test ends.
@@ -35,7 +41,10 @@ func (s *env) share() {
 		dir, err := os.MkdirTemp("", "tranche-storage-") // it outlives the test
 		s.must(err)
 		s.must(os.Setenv("KUBECONFIG", s.c.Kubeconfig))
-		stop := start(dir, "--as", s.c.Controller.Impersonate.UserName, "--watch-label-selector", "!"+labelOwn)
+		shared.config, shared.providers = filepath.Join(dir, "providers.yaml"), map[string]string{}
+		s.must(os.WriteFile(shared.config, nil, 0o600))
+		stop := start(dir, "--as", s.c.Controller.Impersonate.UserName, "--watch-label-selector", "!"+labelOwn,
+			"--analysis-config", shared.config)
 		shared.stop = func() error {
 			defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
 			return stop()
@@ -52,6 +61,25 @@ func (s *env) share() {
 			s.Error(err)
 		}
 	})
+}
+
+// provider lets the shared controller know a Prometheus, and returns its name.
+func provider(s *env, address string) string {
+	s.Helper()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.providers[s.ns] = address
+	s.must(os.WriteFile(shared.config, providers(shared.providers), 0o600))
+	return s.ns
+}
+
+// providers is the file of --analysis-config with these addresses of Prometheus, by name.
+func providers(addresses map[string]string) []byte {
+	text := "providers:\n"
+	for _, name := range slices.Sorted(maps.Keys(addresses)) {
+		text += fmt.Sprintf("- {name: %s, type: prometheus, address: %q}\n", name, addresses[name])
+	}
+	return []byte(text)
 }
 
 // start runs `tranche controller` in this process, for the cluster that KUBECONFIG
@@ -115,6 +143,28 @@ func (s *env) process(flags ...string) (stop func()) {
 	})
 	s.Cleanup(stop)
 	return stop
+}
+
+// killable runs a controller with these flags as a process until it is killed.
+func killable(s *env, flags ...string) (kill func()) {
+	s.Helper()
+	cmd := exec.Command(os.Args[0], append([]string{
+		"controller", "--as", s.c.Controller.Impersonate.UserName, "--storage-path", s.TempDir(), "--file-roots", os.TempDir(),
+		"--file-write-roots", os.TempDir(), "--log-encoding", "console", s.ownOnly(),
+	}, flags...)...)
+	cmd.Env = append(os.Environ(), asTranche+"=1", "KUBECONFIG="+s.c.Kubeconfig)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	s.must(cmd.Start())
+	kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+		if s.Failed() {
+			s.Logf("the controller: %s", output.String())
+		}
+	})
+	s.Cleanup(kill)
+	return kill
 }
 
 // own marks a GitSource as one of the test's own controllers.
