@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/analyze"
 	"github.com/tranche-dev/tranche/cmd/tranche/diff"
 	"github.com/tranche-dev/tranche/cmd/tranche/status"
 )
@@ -28,6 +29,7 @@ func TestOutputIsDocumented(t *testing.T) {
 	word := regexp.MustCompile("`([^`]+)`")
 	for heading, document := range map[string]any{
 		"ReleaseHistory": status.History{}, "EventLog": status.EventLog{}, "Diff": diff.Document{}, "Version": versions{},
+		"AnalysisReplay": analyze.Replay{}, "AnalysisOfSame": analyze.Same{},
 	} {
 		_, section, ok := strings.Cut(string(text), "\n## "+heading+"\n")
 		if !ok {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/yamlnode"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
@@ -181,7 +182,7 @@ var (
 // "release.yaml:12: BatchRelease shop/web: …".
 func (l *linted) located(p *plan.Problem) string {
 	name, rest, _ := strings.Cut(p.Where, ": ")
-	file, disk := fromHere(name), "/"+name
+	file, disk := cli.FromHere(name), "/"+name
 	if l.file != "" {
 		file, disk = l.file, l.file
 	}

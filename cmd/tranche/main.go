@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/analyze"
 	"github.com/tranche-dev/tranche/cmd/tranche/bootstrap"
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/commit"
@@ -43,7 +44,7 @@ Exit codes:
   0  success. For status --watch: the release is complete
   1  an error: wrong arguments, no right, no connection, a problem in a file
   2  the release has failed, or was rolled back (status --watch); a commit is refused (sync);
-     a problem is found (doctor)
+     a problem is found (doctor); a completed release would have failed (analyze --exit-code)
   3  the time given by --timeout is over (status --watch, sync, uninstall)
   4  the commit would change the cluster (diff --exit-code)
 
@@ -58,7 +59,7 @@ Colours are only for a terminal; NO_COLOR=1 turns them off.`,
 	}
 	root.AddCommand(status.NewGet(), status.NewStatus(), status.NewHistory(), status.NewEvents(), dashboard.New(), newSync(),
 		commit.NewApprove(), commit.NewRollback(), commit.NewReject(), commit.NewPause(), commit.NewResume(),
-		bootstrap.New(), diff.New(), doctor.New(), newLint(), newSimulate(), newVersion(), newInstall(), newUninstall(),
+		bootstrap.New(), diff.New(), analyze.New(), doctor.New(), newLint(), newSimulate(), newVersion(), newInstall(), newUninstall(),
 		controller.New(), controller.NewRenderWorker(), newReference())
 	return root
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -14,10 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/plan"
-	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/simulation"
 )
@@ -80,7 +77,7 @@ type plannedRelease struct {
 
 // readPlans reads the plans of a file or folder.
 func readPlans(path string) ([]plannedRelease, error) {
-	objects, err := renderPath(path)
+	objects, err := cli.RenderPath(path)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +86,7 @@ func readPlans(path string) ([]plannedRelease, error) {
 		if o.GetKind() != "BatchRelease" {
 			continue
 		}
-		r := plannedRelease{file: fromHere(o.File)}
+		r := plannedRelease{file: cli.FromHere(o.File)}
 		decoded, problems := plan.DecodePlan(o)
 		if len(problems) > 0 {
 			return nil, problems
@@ -111,44 +108,6 @@ func readPlans(path string) ([]plannedRelease, error) {
 		return nil, fmt.Errorf("%s: there is no BatchRelease in it", path)
 	}
 	return releases, nil
-}
-
-// fromHere is the path of a file of the disk, as a person would give it: from where
-// one stands. A file that is not on the disk is named as it was given.
-func fromHere(file string) string {
-	if _, err := os.Stat("/" + file); err != nil {
-		return file
-	}
-	if here, err := os.Getwd(); err == nil {
-		if rel, err := filepath.Rel(here, "/"+file); err == nil {
-			return rel
-		}
-	}
-	return "/" + file
-}
-
-// renderPath renders a folder, or one file of plain YAML.
-func renderPath(path string) ([]plan.Object, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the plan: %w", err)
-	}
-	if info.IsDir() {
-		abs, err := filepath.Abs(path)
-		if err != nil {
-			return nil, fmt.Errorf("reading the plan: %w", err)
-		}
-		return manifest.Render(filesys.MakeFsOnDisk(), abs, manifest.RenderOptions{})
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the plan: %w", err)
-	}
-	alone := filesys.MakeFsInMemory()
-	if err := alone.WriteFile("/"+filepath.Base(path), text); err != nil {
-		return nil, fmt.Errorf("reading the plan: %w", err)
-	}
-	return manifest.Render(alone, ".", manifest.RenderOptions{})
 }
 
 // simulation puts plan, Deployment and flags together; changed tells which

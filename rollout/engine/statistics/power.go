@@ -77,15 +77,32 @@ func (r Rule) Sensitivity(w Window) string {
 	requests := w.Duration.Seconds() * w.Rate
 	update := requests * float64(w.Update)
 	seen := fmt.Sprintf("%s at %s req/s a pod see %s requests", short(w.Duration), number(w.Rate), thousands(update))
+	return seen + ": " + r.UnnoticedRate(w.Base, update, requests*float64(w.Stable), w.Planned)
+}
+
+// UnnoticedRate returns a clause that says which harm goes unnoticed in 20 % of windows, or
+// more. Its arguments are those of [Rule.DetectableRate].
+func (r Rule) UnnoticedRate(base, update, stable float64, planned int) string {
+	harm, ok := r.DetectableRate(base, update, stable, planned)
+	return r.unnoticed(harm*100, " points", ok)
+}
+
+// UnnoticedShift returns such a clause of samples, in their unit. Its arguments are those of
+// [Rule.DetectableShift].
+func (r Rule) UnnoticedShift(median, deviation float64, update, stable, planned int) string {
+	harm, ok := r.DetectableShift(median, deviation, update, stable, planned)
+	return r.unnoticed(harm, "", ok)
+}
+
+func (r Rule) unnoticed(harm float64, unit string, ok bool) string {
 	word := "an increase"
 	if r.Worse == Lower {
 		word = "a decrease"
 	}
-	harm, ok := r.DetectableRate(w.Base, update, requests*float64(w.Stable), w.Planned)
 	if !ok {
-		return seen + ": " + word + " of any size goes unnoticed"
+		return word + " of any size goes unnoticed"
 	}
-	return fmt.Sprintf("%s: %s below %s points goes unnoticed", seen, word, number(harm*100))
+	return word + " below " + number(harm) + unit + " goes unnoticed"
 }
 
 // short returns a duration in its largest whole unit.
