@@ -284,6 +284,13 @@ func TestLevel_AddsUp(t *testing.T) {
 			if math.Abs(sum-(1-confidence)) > 1e-12 {
 				t.Fatalf("confidence %v: %d levels add up to %v", confidence, planned, sum)
 			}
+			rule.Prove, sum = true, 0
+			for n := 1; n <= planned+100; n++ {
+				sum += rule.Level(n, planned)
+			}
+			if sum > 1-confidence || rule.Level(planned, planned) < 0.8*(1-confidence)-1e-12 {
+				t.Fatalf("confidence %v: with proof %d levels add up to %v", confidence, planned, sum)
+			}
 		}
 	}
 }

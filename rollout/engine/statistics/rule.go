@@ -81,20 +81,30 @@ func (r Rule) Judge(e Evidence, n, planned int) Verdict {
 // Level returns the p-value below which harm is significant at judgement n of the planned
 // ones. Before the last one it is 0.001, as Haybittle (1971) and Peto (1976) propose. If there
 // are many, it is less: all of these spend a tenth of 1 - confidence at most. The last one
-// has the rest. If there is no last one, judgement n has 1/n(n+1) of it. The levels add up to
-// 1 - confidence, so identical revisions fail no more often, however the judgements depend on
-// one another.
+// has the rest. Without proof a window grows beyond it, and is judged again: these judgements
+// have another tenth, of which judgement k has 1/k(k+1). If there is no last one, judgement n
+// has 1/n(n+1) of all. The levels add up to 1 - confidence. So identical revisions fail no more
+// often, however the judgements depend on one another.
 func (r Rule) Level(n, planned int) float64 {
 	if planned == 0 {
-		return min(0.001, r.alpha()/float64(n)/float64(n+1))
+		return min(0.001, part(n)*r.alpha())
 	}
-	before := float64(planned - 1)
+	before, after := float64(planned-1), 0.0
+	if r.Prove {
+		after = r.alpha() / 10
+	}
 	early := min(0.001, r.alpha()/10/max(before, 1))
-	if n < planned {
+	switch {
+	case n < planned:
 		return early
+	case n > planned && r.Prove:
+		return part(n-planned) * after
 	}
-	return r.alpha() - before*early
+	return r.alpha() - before*early - after
 }
+
+// part returns the k-th of parts that add up to 1.
+func part(k int) float64 { return 1 / float64(k) / float64(k+1) }
 
 // alpha returns 1 - confidence, without the rounding error that makes 1 - 0.95 more than
 // 0.05.

@@ -270,8 +270,8 @@ func (c *Case) compare(enough bool, evidence func(statistics.Rule) (statistics.E
 		return statistics.Undecided, ""
 	}
 	p := fmt.Sprintf("%.2g", e.P)
-	if c.Status.Background { // it has no last look
-		if r.Judge(e, 1, 2) == statistics.Fail {
+	if c.Status.Background { // it has no last judgement
+		if r.Judge(e, int(c.Status.Count), 0) == statistics.Fail {
 			return statistics.Fail, p
 		}
 		return statistics.Pass, p
