@@ -27,6 +27,7 @@ import (
 
 func newLint() *cobra.Command {
 	var namespace string
+	var power sensitivity
 	c := &cobra.Command{
 		Use:   "lint [PATH...]",
 		Short: "Check plans, approvals and manifests, without a cluster",
@@ -35,21 +36,32 @@ approvals in them must be valid, and plan and Deployment must fit.
 Without a path it checks the current folder.
 All problems are printed at once, a line each, with file and line. The exit code is 1 if there
 are any. No cluster is asked, so the command does not find what only its API server refuses,
-such as a plan that changes its Deployment. tranche diff does.`,
+such as a plan that changes its Deployment. tranche diff does.
+
+With --requests each comparison of errors with the stable revision has a line. It says which
+harm goes unnoticed in more than one of five releases.`,
 		Example: `  tranche lint overlays/production
-  tranche lint release.yaml    # in a pre-commit hook`,
+  tranche lint release.yaml    # in a pre-commit hook
+  tranche lint release.yaml --requests 3`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				args = []string{"."}
 			}
 			count, err := lint(cmd.OutOrStdout(), args, namespace)
-			if err == nil && count > 0 {
-				err = fmt.Errorf("problems: %d", count)
+			switch {
+			case err != nil:
+				return err
+			case count > 0:
+				return fmt.Errorf("problems: %d", count)
+			case cmd.Flags().Changed("requests"):
+				return power.write(cmd.OutOrStdout(), args)
 			}
-			return err
+			return nil
 		},
 	}
+	c.Flags().Float64Var(&power.requests, "requests", 0, "requests per second of one pod: print which harm goes unnoticed")
+	c.Flags().StringVar(&power.failing, "failing", "1%", "part of the stable revision's requests that fail, with --requests")
 	c.Flags().StringVarP(&namespace, "namespace", "n", "",
 		"namespace of what names none (default: that of the approvals, where it is one, or default)")
 	return c

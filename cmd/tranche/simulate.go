@@ -86,7 +86,7 @@ func readPlans(path string) ([]plannedRelease, error) {
 		if o.GetKind() != "BatchRelease" {
 			continue
 		}
-		r := plannedRelease{file: cli.FromHere(o.File)}
+		r := plannedRelease{file: cli.FileOf(path, o.File)}
 		decoded, problems := plan.DecodePlan(o)
 		if len(problems) > 0 {
 			return nil, problems

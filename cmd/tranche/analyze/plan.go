@@ -49,7 +49,7 @@ func readPlan(path string, br *v1alpha1.BatchRelease) (*tried, error) {
 		if problems := plan.ExpandAnalyses(p, o, objects); len(problems) > 0 {
 			return nil, problems
 		}
-		t := &tried{file: cli.FromHere(o.File), strategy: p.Spec.Strategy}
+		t := &tried{file: cli.FileOf(path, o.File), strategy: p.Spec.Strategy}
 		return t, t.check(p.Name)
 	}
 	hint := "name the file or the folder with it"

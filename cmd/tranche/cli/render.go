@@ -25,6 +25,15 @@ func FromHere(file string) string {
 	return "/" + file
 }
 
+// FileOf returns the name of a file that RenderPath has rendered of a path: the path itself
+// if it leads to a file.
+func FileOf(path, file string) string {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return path
+	}
+	return FromHere(file)
+}
+
 // RenderPath renders a folder, or one file of plain YAML.
 func RenderPath(path string) ([]plan.Object, error) {
 	info, err := os.Stat(path)
