@@ -65,7 +65,7 @@ func NewKubelet(t testing.TB, c *clustertest.Cluster, namespace, program string)
 		defer close(done)
 		for ctx.Err() == nil {
 			if err := k.sync(ctx); err != nil && ctx.Err() == nil {
-				fmt.Fprintln(t.Output(), "kubelet:", err)
+				t.Log("kubelet:", err)
 			}
 			select {
 			case <-ctx.Done():
@@ -81,7 +81,7 @@ func NewKubelet(t testing.TB, c *clustertest.Cluster, namespace, program string)
 		}
 		if t.Failed() {
 			for account, text := range k.output {
-				fmt.Fprintf(t.Output(), "the last pod of account %s:\n%s\n", account, text)
+				t.Logf("the last pod of account %s:\n%s", account, text)
 			}
 		}
 	})
