@@ -16,7 +16,7 @@ import (
 // copied are the folders of config that the chart has copies of.
 var copied = map[string]string{
 	"crd/bases": "crd", "rbac": "rbac", "policy": "policy", "cluster-admin": "cluster-admin",
-	"dashboard": "dashboard", "monitoring": "monitoring",
+	"dashboard": "dashboard", "monitoring": "monitoring", "tenants": "tenants",
 }
 
 // left are files of those folders that the chart does without.
@@ -34,7 +34,7 @@ func Files(config string) (map[string][]byte, error) {
 			return nil, err
 		}
 		for _, e := range entries {
-			if e.Name() == "kustomization.yaml" || left[from+"/"+e.Name()] {
+			if e.Name() == "kustomization.yaml" && from != "tenants" || left[from+"/"+e.Name()] {
 				continue
 			}
 			text, err := os.ReadFile(filepath.Join(config, from, e.Name()))

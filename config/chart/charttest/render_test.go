@@ -216,7 +216,6 @@ var cases = []string{
 	"topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]",
 	"podAnnotations: {a: b}",
 	"podLabels: {team: ops, app.kubernetes.io/name: mine}",
-	"commonLabels: {team: ops, app.kubernetes.io/name: mine}",
 	"extraArgs: [--concurrent=20]",
 	"extraEnv: [{name: HTTPS_PROXY, value: 'http://proxy:3128'}]",
 	"extraVolumes: [{name: git, hostPath: {path: /git}}]",
@@ -265,7 +264,7 @@ func TestValues(t *testing.T) {
 	}
 	standard := flat("")
 	var out strings.Builder
-	used := map[string]bool{}
+	used := map[string]bool{"commonLabels": true} // by TestCommonLabels
 	for _, values := range cases {
 		fmt.Fprintf(&out, "== %s\n%s\n", strings.ReplaceAll(values, "\n", "; "), changes(standard, flat(values)))
 		given, err := loader.LoadValues(strings.NewReader(values))
@@ -280,6 +279,22 @@ func TestValues(t *testing.T) {
 	for _, name := range documented(t) {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(used)), func(u string) bool { return u == name || strings.HasPrefix(u, name+".") }) {
 			t.Errorf("no case changes the value %s", name)
+		}
+	}
+}
+
+// All objects have them, and no label by which others select is another.
+func TestCommonLabels(t *testing.T) {
+	r := here("commonLabels: {team: ops, app.kubernetes.io/name: mine}")
+	r.Live = []*unstructured.Unstructured{system()}
+	o := render(t, r)
+	for _, o := range append(o.Installed, o.Hooks...) {
+		labels := o.GetLabels()
+		if labels["team"] != "ops" {
+			t.Errorf("%s/%s has no label team", o.GetKind(), o.GetName())
+		}
+		if kind := o.GetKind(); (kind == "Deployment" || kind == "Service") && labels["app.kubernetes.io/name"] != "tranche" {
+			t.Errorf("%s/%s is called %s", kind, o.GetName(), labels["app.kubernetes.io/name"])
 		}
 	}
 }

@@ -81,6 +81,23 @@ Arguments: root, glob; annotations and labels of the objects.
 {{- end -}}
 {{- end -}}
 
+{{/* The arguments that config/tenants adds. */}}
+{{- define "tranche.tenants" -}}
+{{- $args := list -}}
+{{- range (.Files.Get "files/tenants/kustomization.yaml" | fromYaml).patches -}}
+{{- range fromYamlArray .patch -}}
+{{- if not (and (eq .op "add") (eq .path "/spec/template/spec/containers/0/args/-")) -}}
+{{- fail (printf "config/tenants: the chart does not know %s of %s" .op .path) -}}
+{{- end -}}
+{{- $args = append $args .value -}}
+{{- end -}}
+{{- end -}}
+{{- if not $args -}}
+{{- fail "the chart has no files/tenants/kustomization.yaml" -}}
+{{- end -}}
+{{- toYaml $args -}}
+{{- end -}}
+
 {{/*
 The controllers, as a list below the key list: that for all sources, and one for each shard. The first works for what no shard does.
 */}}
