@@ -15,7 +15,7 @@ func TestImports(t *testing.T) {
 	allowed := map[string][]string{
 		"rollout": {"plan", "plan/contest", "plan/v1alpha1", "rollout/account", "rollout/analysis", "rollout/clock",
 			"rollout/engine", "rollout/engine/native", "rollout/failures", "rollout/fence", "rollout/impersonate",
-			"rollout/jsonpatch", "rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses",
+			"rollout/jsonpatch", "rollout/kubeversion", "rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses",
 			"rollout/templates", "rollout/transition"},
 		"rollout/account": nil,
 		"rollout/analysis": {"plan/condition", "plan/v1alpha1", "rollout/engine", "rollout/engine/verdict", "rollout/impersonate",
@@ -46,6 +46,7 @@ func TestImports(t *testing.T) {
 		"rollout/impersonate":       {"plan/v1alpha1"},
 		"rollout/templates":         {"plan", "plan/v1alpha1", "rollout/engine", "rollout/impersonate", "rollout/jsonpatch"},
 		"rollout/jsonpatch":         nil,
+		"rollout/kubeversion":       nil,
 		"rollout/managedfields":     {"plan/v1alpha1", "rollout/jsonpatch"},
 		"rollout/metrics":           {"plan", "plan/v1alpha1"},
 		"rollout/notify":            nil,

@@ -32,7 +32,7 @@ const (
 
 // observe gathers what a round is decided on.
 func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (engine.Observed, error) {
-	o := engine.Observed{Release: br, Minor: r.minor}
+	o := engine.Observed{Release: br, Minor: r.version.Minor()}
 	plans, err := r.plans.of(ctx, br.Namespace, br.Spec.WorkloadRef.Name)
 	if err != nil {
 		return o, err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +33,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/failures"
 	"github.com/tranche-dev/tranche/rollout/fence"
 	"github.com/tranche-dev/tranche/rollout/impersonate"
+	"github.com/tranche-dev/tranche/rollout/kubeversion"
 	"github.com/tranche-dev/tranche/rollout/managedfields"
 	"github.com/tranche-dev/tranche/rollout/metrics"
 	"github.com/tranche-dev/tranche/rollout/notify"
@@ -98,7 +97,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 
 // newReconciler makes the reconciler with what it remembers.
 func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
-	minor, err := serverMinor(mgr.GetConfig())
+	version, err := clusterVersion(mgr)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +112,7 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 	plans, tells := planIndex{c}, teller{mgr.GetEventRecorder("tranche")}
 	sources := &startup{uptime: o.Uptime, seen: map[types.NamespacedName]bool{}, returns: map[types.NamespacedName]time.Duration{}}
 	return &reconciler{
-		minor:     minor,
+		version:   version,
 		reader:    mgr.GetAPIReader(),
 		Client:    c,
 		teller:    tells,
@@ -156,21 +155,20 @@ func addIndexes(mgr ctrl.Manager) error {
 	return nil
 }
 
-// serverMinor asks for the version of the cluster: 36 for 1.36 or 1.36+.
-func serverMinor(c *rest.Config) (int, error) {
-	d, err := discovery.NewDiscoveryClientForConfig(c)
+// clusterVersion reads the version of the cluster, and lets the manager read it again.
+func clusterVersion(mgr ctrl.Manager) (*kubeversion.Version, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
 	if err != nil {
-		return 0, fmt.Errorf("making a discovery client: %w", err)
+		return nil, fmt.Errorf("making a discovery client: %w", err)
 	}
-	v, err := d.ServerVersion()
+	v, err := kubeversion.Read(d)
 	if err != nil {
-		return 0, fmt.Errorf("asking for the version of the cluster: %w", err)
+		return nil, err
 	}
-	minor, err := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
-	if err != nil {
-		return 0, fmt.Errorf("reading the version of the cluster, %s.%s: %w", v.Major, v.Minor, err)
+	if err := mgr.Add(v); err != nil {
+		return nil, fmt.Errorf("adding the version of the cluster: %w", err)
 	}
-	return minor, nil
+	return v, nil
 }
 
 type reconciler struct {
@@ -188,7 +186,7 @@ type reconciler struct {
 	abandonment *abandonment
 	notifier    *notify.Notifier
 	selector    labels.Selector
-	minor       int
+	version     *kubeversion.Version
 	now         func() time.Time
 	clock       *clock.Clock
 	contests    contests

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/engine/foresee"
+	"github.com/tranche-dev/tranche/rollout/kubeversion"
 )
 
 // outlook is what the controller would do with a Deployment, as far as the
@@ -172,11 +172,7 @@ func unreadable(err error) (string, bool) {
 // minorOf is that of the server's version, 36 for 1.36; 0 where it is not known.
 // Only the name of a revision that no ReplicaSet has yet depends on it.
 func minorOf(server discovery.ServerVersionInterface) int {
-	v, err := server.ServerVersion()
-	if err != nil {
-		return 0
-	}
-	minor, err := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
+	minor, err := kubeversion.Minor(server)
 	if err != nil {
 		return 0
 	}

@@ -16,10 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/rollout/kubeversion"
 )
-
-// oldestMinor is the oldest minor version of Kubernetes 1 that Tranche supports.
-const oldestMinor = 34
 
 // leaseLasts is how long the lease of a leader lasts that does not renew it.
 const leaseLasts = 15 * time.Second
@@ -73,9 +71,9 @@ func (e *exam) checkServer(context.Context) []Finding {
 	switch {
 	case err != nil || v.Major != "1":
 		f.Result, f.Todo = Unknown, "see docs/install.md for the versions that Tranche supports"
-	case minor < oldestMinor:
+	case minor < kubeversion.Oldest:
 		f.Result = Problem
-		f.Message += fmt.Sprintf(" is older than 1.%d, the oldest that Tranche supports", oldestMinor)
+		f.Message += fmt.Sprintf(" is older than 1.%d, the oldest that Tranche supports", kubeversion.Oldest)
 		f.Todo = "upgrade the cluster"
 	}
 	return []Finding{f}
