@@ -2,11 +2,22 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build demo dev test lint generate verify bench soak fuzz page screenshot image release reproducible clean force bin/tranche bin/demo
+.PHONY: help build demo dev devcluster test lint generate verify bench soak fuzz page screenshot image release reproducible clean force bin/tranche bin/demo
 
-KUBERNETES_VERSION := v1.36.3
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TOOL := go tool -modfile=go.tools.mod
+
+# The embedded cluster can be each of these versions of Kubernetes. The default one is in bin,
+# each older one in a folder of bin.
+NEWEST := 1.36
+OLDER := 1.34 1.35
+KUBERNETES ?= $(NEWEST)
+kubernetes_bin = bin$(patsubst %,/%,$(filter-out $(NEWEST),$(1)))
+KUBERNETES_BIN := $(call kubernetes_bin,$(KUBERNETES))
+
+ifneq ($(filter-out $(OLDER) $(NEWEST),$(KUBERNETES)),)
+$(error The embedded cluster can be Kubernetes $(OLDER) or $(NEWEST), not $(filter-out $(OLDER) $(NEWEST),$(KUBERNETES)))
+endif
 
 # One set of flags for every build, test and vet: the Go build cache keeps a library
 # once for each set, so a second set would compile all of them again.
@@ -18,11 +29,13 @@ help: ## Show this list
 
 build: bin/tranche bin/devcluster bin/kubectl bin/prometheus ## Build bin/tranche, bin/devcluster, bin/kubectl and bin/prometheus
 
-demo: build bin/demo ## Release, approve and roll back on an embedded cluster, in under two minutes
-	@PATH="$(CURDIR)/bin:$$PATH" bin/demo
+devcluster: $(KUBERNETES_BIN)/devcluster $(KUBERNETES_BIN)/kubectl ## Build the embedded cluster of KUBERNETES: 1.34, 1.35 or 1.36, the default
 
-dev: build bin/demo ## Bring up cluster, Git server and controller, and leave them running
-	@PATH="$(CURDIR)/bin:$$PATH" bin/demo --stay
+demo: build devcluster bin/demo ## Release, approve and roll back on an embedded cluster, in under two minutes
+	@PATH="$(CURDIR)/bin:$$PATH" bin/demo --cluster $(KUBERNETES_BIN)
+
+dev: build devcluster bin/demo ## Bring up cluster, Git server and controller, and leave them running
+	@PATH="$(CURDIR)/bin:$$PATH" bin/demo --cluster $(KUBERNETES_BIN) --stay
 
 test: bin/devcluster bin/kubectl bin/prometheus ## Run all tests; those of a cluster against the embedded one
 	go test -p 3 -parallel 6 -timeout 40m ./... # the three packages with a cluster beside each other
@@ -152,22 +165,37 @@ bin/demo:
 	@mkdir -p bin
 	go build -o $@ ./cmd/demo
 
-# kubectl refuses a server whose version it cannot parse.
-KUBERNETES_LDFLAGS := $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
-  -X $(package).gitVersion=$(KUBERNETES_VERSION) -X $(package).gitMajor=1 -X $(package).gitMinor=36 \
-  -X $(package).gitTreeState=clean -X $(package).gitCommit= -X $(package).buildDate=2026-07-22T18:07:38Z)
+# kubectl refuses a server whose version it cannot parse, so the linker sets that of the module file.
+kubernetes_version = $(shell go -C cmd/devcluster list -modfile=$(1) -m -f '{{.Version}}' k8s.io/kubernetes)
+version_flags = $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
+  -X $(package).gitVersion=$(1) -X $(package).gitMajor=1 -X $(package).gitMinor=$(word 2,$(subst ., ,$(1))) \
+  -X $(package).gitTreeState=clean -X $(package).gitCommit=)
+# $(call build_kubernetes,module file,package)
+define build_kubernetes
+@mkdir -p $(@D)
+go -C cmd/devcluster build -buildvcs=false -modfile=$(1) -ldflags "-s -w $(call version_flags,$(call kubernetes_version,$(1)))" -o $(CURDIR)/$@ $(2)
+endef
+
+KUBECTL_SOURCES := $(shell find cmd/devcluster/kubectl -type f)
+DEVCLUSTER_SOURCES := $(shell find cmd/devcluster -type f ! -name '*_test.go' ! -name '*.mod' ! -name '*.sum')
 
 # It starts in half the time that bin/devcluster takes, and the tests start it often.
 # An earlier version made a link of it, which is never out of date.
-bin/kubectl: $(shell find cmd/devcluster/kubectl cmd/devcluster/go.mod -type f) $(shell find bin/kubectl -type l -printf force 2>/dev/null)
-	@mkdir -p bin
+bin/kubectl: $(KUBECTL_SOURCES) cmd/devcluster/go.mod $(shell find bin/kubectl -type l -printf force 2>/dev/null)
 	@rm -f $@
-	go -C cmd/devcluster build -buildvcs=false -ldflags "-s -w $(KUBERNETES_LDFLAGS)" -o $(CURDIR)/$@ ./kubectl/command
+	$(call build_kubernetes,go.mod,./kubectl/command)
 
-bin/devcluster: $(shell find cmd/devcluster -type f ! -name '*_test.go')
-	@mkdir -p bin
+bin/devcluster: $(DEVCLUSTER_SOURCES) cmd/devcluster/go.mod
 	@echo "building the embedded cluster: the first build takes about ten minutes on two cores"
-	go -C cmd/devcluster build -buildvcs=false -ldflags "-s -w $(KUBERNETES_LDFLAGS)" -o $(CURDIR)/$@ .
+	$(call build_kubernetes,go.mod,.)
+
+$(OLDER:%=bin/%/kubectl): bin/%/kubectl: $(KUBECTL_SOURCES) cmd/devcluster/go-%.mod
+	$(call build_kubernetes,go-$*.mod,./kubectl/command)
+
+$(OLDER:%=bin/%/devcluster): bin/%/devcluster: $(DEVCLUSTER_SOURCES) cmd/devcluster/go-%.mod
+	@echo "building the embedded cluster of Kubernetes $*: the first build takes about ten minutes on two cores"
+	@mkdir -p $(@D) && ln -sf ../prometheus $(@D)/prometheus # which it looks for beside itself
+	$(call build_kubernetes,go-$*.mod,.)
 
 # Prometheus itself, without its service discoveries: they are a third of its packages. It
 # takes a minute on two cores. cmd/prometheus is a module of its own: it requires 240

@@ -22,7 +22,7 @@ import (
 // takes the policy away.
 func (s *env) mutateDeployments(expression string) (remove func()) {
 	s.Helper()
-	manifest := clustertest.Mutation{Resources: "deployments", Operations: "UPDATE", Expression: expression}.Manifest(s.ns)
+	manifest := clustertest.Mutation{Resources: "deployments", Operations: "UPDATE", Expression: expression}.Manifest(s.c, s.ns)
 	probe := strings.ReplaceAll(web("v1"), "web", "probe") + "  paused: true\n"
 	if out, err := s.c.KubectlWith(s, probe, "create", "-n", s.ns, "-f", "-"); err != nil {
 		s.Fatalf("making the probe: %v: %s", err, out)

@@ -104,7 +104,7 @@ func (a *chaosAdmissions) mutate(resource string, where ...string) []client.Obje
 	}}}
 	binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: a.name()}}
 	binding.Spec.PolicyName = policy.Name
-	return []client.Object{policy, binding}
+	return []client.Object{a.c.Mutating(a, policy), a.c.Mutating(a, binding)}
 }
 
 // refuse returns a policy that refuses what the controller writes.

@@ -22,7 +22,8 @@ const injected = "injected.example.org/by"
 // acts by it. remove takes the policy away.
 func (s *env) mutate() (remove func()) {
 	s.Helper()
-	manifest := clustertest.Mutation{Operations: "CREATE, UPDATE", Resources: "deployments", Expression: annotatesTemplates}.Manifest(s.ns)
+	m := clustertest.Mutation{Operations: "CREATE, UPDATE", Resources: "deployments", Expression: annotatesTemplates}
+	manifest := m.Manifest(s.c, s.ns)
 	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
 		s.Fatalf("installing the policy: %v: %s", err, out)
 	}

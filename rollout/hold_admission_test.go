@@ -53,7 +53,8 @@ func TestHoldUnderAMutatingPolicy(t *testing.T) {
 // waits until the API server acts by it. remove takes the policy away.
 func (s *env) mutateDeployments(expression, condition string) (remove func()) {
 	s.Helper()
-	manifest := clustertest.Mutation{Operations: "UPDATE", Resources: "deployments", Condition: condition, Expression: expression}.Manifest(s.ns)
+	m := clustertest.Mutation{Operations: "UPDATE", Resources: "deployments", Condition: condition, Expression: expression}
+	manifest := m.Manifest(s.c, s.ns)
 	s.create("probe", 0, func(d *appsv1.Deployment) {
 		d.Labels = map[string]string{"probe": "yes"}
 		d.Spec.Paused, d.Spec.Strategy = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}

@@ -44,7 +44,7 @@ func (s *env) admit(condition string) {
 		MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.ns}}},
 	}}
 	for _, o := range []client.Object{policy, binding} {
-		s.must(s.c.Client.Create(s.Context(), o))
+		s.must(s.c.Client.Create(s.Context(), s.c.Mutating(s, o)))
 		s.Cleanup(func() {
 			_, _ = s.c.Kubectl(s, "delete", "mutatingadmissionpolicies,mutatingadmissionpolicybindings", name)
 		})

@@ -196,7 +196,7 @@ func TestMessage_StrangePods(t *testing.T) {
 // relabels installs an admission policy that gives pods another label app.
 func (s *env) relabels(expression string) {
 	s.Helper()
-	policy := clustertest.Mutation{Operations: "CREATE", Resources: "pods", Expression: expression}.Manifest(s.ns)
+	policy := clustertest.Mutation{Operations: "CREATE", Resources: "pods", Expression: expression}.Manifest(s.c, s.ns)
 	s.Cleanup(func() {
 		if out, err := s.c.KubectlWith(s, policy, "delete", "-f", "-"); err != nil {
 			s.Errorf("deleting the policy: %v: %s", err, out)

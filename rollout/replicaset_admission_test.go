@@ -34,7 +34,8 @@ func (s *env) mutateReplicaSets(operations, condition string) (remove func()) {
 // mutateTemplates is mutateReplicaSets for ReplicaSets among other resources.
 func (s *env) mutateTemplates(resources, operations, condition string) (remove func()) {
 	s.Helper()
-	manifest := clustertest.Mutation{Operations: operations, Resources: resources, Condition: condition, Expression: annotatesTemplates}.Manifest(s.ns)
+	m := clustertest.Mutation{Operations: operations, Resources: resources, Condition: condition, Expression: annotatesTemplates}
+	manifest := m.Manifest(s.c, s.ns)
 	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
 		s.Fatalf("installing the policy: %v: %s", err, out)
 	}
@@ -419,7 +420,7 @@ func (s *env) capReplicaSets() (remove func()) {
 	s.Helper()
 	manifest := clustertest.Mutation{
 		Operations: "UPDATE", Resources: "replicasets", Condition: "object.spec.replicas > 3", Expression: "Object{spec: Object.spec{replicas: 3}}",
-	}.Manifest(s.ns)
+	}.Manifest(s.c, s.ns)
 	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
 		s.Fatalf("installing the policy: %v: %s", err, out)
 	}

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
 func main() {
 	stay := flag.Bool("stay", false, "bring everything up, and leave it running until ^C")
+	cluster := flag.String("cluster", "", "folder with the devcluster and the kubectl to use; default: the demo's own")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -22,7 +24,7 @@ func main() {
 	if err != nil {
 		err = fmt.Errorf("finding bin/: %w", err)
 	} else {
-		err = run(ctx, filepath.Dir(self), *stay)
+		err = run(ctx, filepath.Dir(self), *cluster, *stay)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo:", err)
@@ -31,13 +33,20 @@ func main() {
 }
 
 // run plays the story with the programs of bin, or stays. The folder above bin has config
-// and examples.
-func run(ctx context.Context, bin string, stay bool) (err error) {
+// and examples. Programs in the folder cluster, if that is not empty, come before those of bin.
+func run(ctx context.Context, bin, cluster string, stay bool) (err error) {
+	programs := []string{bin}
+	if cluster != "" {
+		if cluster, err = filepath.Abs(cluster); err != nil {
+			return fmt.Errorf("finding %s: %w", cluster, err)
+		}
+		programs = slices.Compact([]string{cluster, bin})
+	}
 	dir, err := os.MkdirTemp("", "tranche-demo-")
 	if err != nil {
 		return err
 	}
-	s := newStage(bin, filepath.Dir(bin), dir)
+	s := newStage(programs, filepath.Dir(bin), dir)
 	s.stay = stay
 	defer func() {
 		s.clear()

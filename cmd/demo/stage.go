@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -32,31 +33,35 @@ const (
 // stage is where the story plays: a cluster, a Git server with one repository,
 // a clone of it, and the controller.
 type stage struct {
-	bin, root, dir string
-	env            []string
-	parts          []*exec.Cmd // running, in order of their start
-	url            string      // of the repository, over HTTP
-	stay           bool        // the user goes on in the clone
-	metrics        string      // address of the controller's metrics
-	traffic        string      // URL of what the pods serve
-	prometheus     string      // URL of the Prometheus that scrapes both
-	dashboard      string      // URL of the dashboard
-	client         client.Client
+	programs   []string // folders, the first one with a program has it
+	root, dir  string
+	env        []string
+	parts      []*exec.Cmd // running, in order of their start
+	url        string      // of the repository, over HTTP
+	stay       bool        // the user goes on in the clone
+	metrics    string      // address of the controller's metrics
+	traffic    string      // URL of what the pods serve
+	prometheus string      // URL of the Prometheus that scrapes both
+	dashboard  string      // URL of the dashboard
+	client     client.Client
 }
 
 // account is the controller's own, as config/rbac makes it.
 const account = "system:serviceaccount:tranche-system:tranche-controller"
 
-func newStage(bin, root, dir string) *stage {
-	s := &stage{bin: bin, root: root, dir: dir}
+func newStage(programs []string, root, dir string) *stage {
+	s := &stage{programs: programs, root: root, dir: dir}
 	s.env = append(os.Environ(),
-		"PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"),
+		"PATH="+pathOf(append(slices.Clone(programs), os.Getenv("PATH"))),
 		"KUBECONFIG="+s.kubeconfig(),
 		"GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_PAGER=cat",
 		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_COMMITTER_NAME=Ada", "GIT_COMMITTER_EMAIL=ada@example.org",
 	)
 	return s
 }
+
+// pathOf is the value of PATH with these folders.
+func pathOf(folders []string) string { return strings.Join(folders, string(os.PathListSeparator)) }
 
 func (s *stage) kubeconfig() string { return filepath.Join(s.dir, "cluster", "kubeconfig") }
 func (s *stage) clone() string      { return filepath.Join(s.dir, "web") }
@@ -173,7 +178,7 @@ func (s *stage) start(ctx context.Context, name, program string, args ...string)
 		return "", err
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(s.bin, program), args...)
+	cmd := exec.Command(s.look(program), args...)
 	cmd.Env, cmd.Stderr, cmd.SysProcAttr = s.env, log, partAttributes()
 	if name == "dashboard" { // it commits to the clone that it is started in
 		cmd.Dir = s.clone()
@@ -234,8 +239,10 @@ func (s *stage) output(ctx context.Context, dir, program string, args ...string)
 
 // look finds our own programs, kubectl among them, before the machine's.
 func (s *stage) look(program string) string {
-	if own := filepath.Join(s.bin, program); isFile(own) {
-		return own
+	for _, folder := range s.programs {
+		if own := filepath.Join(folder, program); isFile(own) {
+			return own
+		}
 	}
 	return program
 }
@@ -277,7 +284,7 @@ name it as provider platform:
   curl -s %s/api/v1/query --data-urlencode 'query=sum by (pod, code) (rate(http_requests_total[10s]))'
 
 The controller's metrics: http://%s/metrics
-`, s.dashboard, s.kubeconfig(), s.bin, s.bare(), s.clone(), s.traffic, s.prometheus, s.metrics)
+`, s.dashboard, s.kubeconfig(), pathOf(s.programs), s.bare(), s.clone(), s.traffic, s.prometheus, s.metrics)
 	<-ctx.Done()
 	fmt.Println("\nStopping.")
 	return nil

@@ -73,7 +73,7 @@ func TestStay_ServesMetrics(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- errors.Join(run(ctx, filepath.Join(dir, "bin"), true), w.Close()) }()
+	go func() { ended <- errors.Join(run(ctx, filepath.Join(dir, "bin"), "", true), w.Close()) }()
 
 	url, page, prometheus, printed := addresses(r)
 	if url == "" {
@@ -170,7 +170,7 @@ func get(t *testing.T, url string) (int, string) {
 // The commands that commit, `tranche approve` among them, accept the clone that
 // `make dev` leaves to the user.
 func TestStay_CloneIsOfTheSource(t *testing.T) {
-	s := newStage(t.TempDir(), filepath.Join("..", ".."), t.TempDir())
+	s := newStage([]string{t.TempDir()}, filepath.Join("..", ".."), t.TempDir())
 	s.stay, s.url = true, "http://127.0.0.1:1/web.git"
 	if _, err := s.output(t.Context(), s.dir, "git", "init", "--quiet", "--bare", "--initial-branch=main", s.bare()); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/component-base/version"
 
 	"github.com/tranche-dev/tranche/cmd/devcluster/cluster"
 	"github.com/tranche-dev/tranche/cmd/devcluster/gitserver"
@@ -44,13 +45,17 @@ func newRootCommand() *cobra.Command {
 
 The API server, the controllers and the scheduler are the real ones; nodes and
 pods are played by kwok, so nothing is ever pulled or run. See
-"devcluster up --help" for the images that misbehave on purpose.`,
+"devcluster up --help" for the images that misbehave on purpose.
+
+"devcluster --version" prints the version of Kubernetes.`,
+		Version: version.Get().GitVersion,
 		Example: `  devcluster up --dir .dev/cluster &
   export KUBECONFIG=.dev/cluster/kubeconfig
   devcluster kubectl get nodes`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddGroup(
 		&cobra.Group{ID: groupServe, Title: "Commands:"},

@@ -1,12 +1,13 @@
 // Package clustertest runs tests against a real control plane: kube-apiserver,
 // kube-controller-manager, kube-scheduler and etcd, with kwok for the nodes,
-// as bin/devcluster brings them up. A package has one cluster, and its tests
+// as devcluster brings them up. A package has one cluster, and its tests
 // have a namespace each.
 package clustertest
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -31,6 +33,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -50,8 +53,11 @@ type Cluster struct {
 	Kubeconfig string
 	// Client reads and writes the API server itself, with no cache.
 	Client client.WithWatch
+	// Minor is the version of the cluster: 36 for Kubernetes 1.36.
+	Minor int
 
 	root string
+	bin  string // the folder of devcluster and kubectl
 	dir  string
 	cmd  *exec.Cmd
 	keep bool
@@ -103,7 +109,7 @@ func Main(m *testing.M, options ...func(*Cluster)) int {
 			panic("setting -test.parallel: " + err.Error())
 		}
 	}
-	if testing.Verbose() {
+	if verbose() {
 		ctrl.SetLogger(zap.New())
 	} else {
 		ctrl.SetLogger(logr.Discard())
@@ -131,6 +137,10 @@ func Main(m *testing.M, options ...func(*Cluster)) int {
 	shared = c
 	return m.Run()
 }
+
+// verbose reports whether a reader has asked for details by -v. -json, too, sets it, to a value
+// of its own. A program reads that, and wants results.
+func verbose() bool { return testing.Verbose() && flag.Lookup("test.v").Value.String() == "true" }
 
 // Shared returns the package's cluster.
 func Shared(t testing.TB) *Cluster {
@@ -184,49 +194,67 @@ func startEmpty(flags ...string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	binary := filepath.Join(root, "bin", "devcluster")
-	_, missing := os.Stat(binary)
-	if _, err := os.Stat(filepath.Join(root, "bin", "kubectl")); errors.Join(missing, err) != nil {
-		return nil, fmt.Errorf("the embedded cluster is not built: run `make bin/devcluster bin/kubectl` in %s", root)
-	}
 	dir, err := os.MkdirTemp("", "tranche-cluster-")
 	if err != nil {
 		return nil, err
 	}
-	up := exec.Command(binary, append([]string{"up", "--dir", dir, "--until-stdin-ends"}, flags...)...)
-	c := &Cluster{root: root, dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), cmd: up, monitoring: &monitoring{}}
-	c.cmd.Env = withGC(componentGC)
-	var stderr bytes.Buffer
-	c.cmd.Stderr = &stderr
-	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := c.cmd.StdinPipe(); err != nil { // it ends with this process, killed or not
-		return nil, err
-	}
-	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", binary, err)
-	}
-	ready := make(chan bool, 1)
-	go func() { ready <- bufio.NewScanner(stdout).Scan() }()
-	select {
-	case ok := <-ready:
-		if !ok {
-			err = errors.Join(fmt.Errorf("the cluster did not come up: %s", stderr.String()), c.cmd.Wait())
-		}
-	case <-time.After(readyWithin):
-		err = fmt.Errorf("the cluster was not ready within %s: %s", readyWithin, stderr.String())
-	}
-	if err == nil {
-		err = c.connect()
-	}
-	if err != nil {
+	c := &Cluster{root: root, dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), monitoring: &monitoring{}}
+	if err := c.up(cmp.Or(os.Getenv(Programs), filepath.Join(root, "bin")), flags...); err != nil {
 		c.stop()
 		return nil, err
 	}
 	return c, nil
 }
+
+// up starts the cluster with the programs of a folder, and connects.
+func (c *Cluster) up(bin string, flags ...string) error {
+	c.bin = bin
+	binary := filepath.Join(bin, "devcluster")
+	_, missing := os.Stat(binary)
+	if _, err := os.Stat(filepath.Join(bin, "kubectl")); errors.Join(missing, err) != nil {
+		return fmt.Errorf("the embedded cluster is not built: run `make devcluster` in %s; %s has none", c.root, bin)
+	}
+	cmd := exec.Command(binary, append([]string{"up", "--dir", c.dir, "--until-stdin-ends"}, flags...)...)
+	cmd.Env = withGC(componentGC)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if _, err := cmd.StdinPipe(); err != nil { // it ends with this process, killed or not
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", binary, err)
+	}
+	c.cmd = cmd
+	ready := make(chan bool, 1)
+	go func() { ready <- bufio.NewScanner(stdout).Scan() }()
+	select {
+	case ok := <-ready:
+		if !ok {
+			return errors.Join(fmt.Errorf("the cluster did not come up: %s", stderr.String()), cmd.Wait())
+		}
+	case <-time.After(readyWithin):
+		return fmt.Errorf("the cluster was not ready within %s: %s", readyWithin, stderr.String())
+	}
+	return c.connect()
+}
+
+// Upgrade stops a cluster and starts it again with the programs of a folder, on other ports. All
+// that was stored is there. Clients and controllers of before have lost it.
+func (c *Cluster) Upgrade(t testing.TB, bin string) {
+	t.Helper()
+	c.end()
+	if err := c.up(bin); err != nil {
+		t.Fatalf("starting the cluster again with %s: %v", bin, err)
+	}
+}
+
+// Programs is the environment variable with the absolute path of the folder of devcluster and
+// kubectl. The default is bin. `make matrix` sets it to those of other versions of Kubernetes.
+const Programs = "TRANCHE_TEST_PROGRAMS"
 
 // Root returns the folder of the repository, of whose modules the test is one.
 func Root() (string, error) {
@@ -248,9 +276,15 @@ func (c *Cluster) stop() {
 	if c.monitoring.m != nil {
 		c.monitoring.m.end()
 	}
-	_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
-	_ = c.cmd.Wait()
+	c.end()
 	_ = os.RemoveAll(c.dir)
+}
+
+func (c *Cluster) end() {
+	if c.cmd != nil {
+		_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
+		_ = c.cmd.Wait()
+	}
 }
 
 // controllerAccount is that of config/rbac, which config/policy knows.
@@ -263,7 +297,7 @@ func (c *Cluster) connect() error {
 	}
 	c.Config.QPS = -1
 	c.Scheme = runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(c.Scheme), v1alpha1.AddToScheme(c.Scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(c.Scheme), v1alpha1.AddToScheme(c.Scheme), c.readVersion()); err != nil {
 		return err
 	}
 	c.Controller = rest.CopyConfig(c.Config)
@@ -291,10 +325,26 @@ func (c *Cluster) install() error {
 	return nil
 }
 
+// readVersion asks the API server for its version.
+func (c *Cluster) readVersion() error {
+	d, err := discovery.NewDiscoveryClientForConfig(c.Config)
+	if err != nil {
+		return err
+	}
+	v, err := d.ServerVersion()
+	if err != nil {
+		return fmt.Errorf("asking for the version of the cluster: %w", err)
+	}
+	if c.Minor, err = strconv.Atoi(v.Minor); err != nil {
+		return fmt.Errorf("reading the version of the cluster: %w", err)
+	}
+	return nil
+}
+
 func (c *Cluster) kubectl(args ...string) (string, error) { return c.kubectlWith("", args...) }
 
 func (c *Cluster) kubectlWith(input string, args ...string) (string, error) {
-	cmd := exec.Command(filepath.Join(c.root, "bin", "kubectl"), args...)
+	cmd := exec.Command(filepath.Join(c.bin, "kubectl"), args...)
 	cmd.Env = append(withGC(kubectlGC), "KUBECONFIG="+c.Kubeconfig)
 	cmd.Stdin = strings.NewReader(input)
 	out, err := cmd.CombinedOutput()

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"k8s.io/component-base/version"
 )
 
 // The limits that clients and controllers put on themselves by default (20 requests per second) make a
@@ -63,7 +65,7 @@ func (f *files) apiServer(etcdPort int, admission []string) component {
 	return component{
 		name: "kube-apiserver",
 		args: func(port int) []string {
-			return []string{
+			return append(featureFlags(version.DefaultKubeBinaryVersion),
 				flag("etcd-servers", localURL("https", etcdPort, "")),
 				flag("etcd-cafile", f.ca),
 				flag("etcd-certfile", f.adminCert),
@@ -85,9 +87,21 @@ func (f *files) apiServer(etcdPort int, admission []string) component {
 				flag("max-requests-inflight", 1000),
 				flag("max-mutating-requests-inflight", 500),
 				flag("profiling", false),
-			}
+			)
 		},
 		health: httpsHealth("/readyz"),
+	}
+}
+
+// featureFlags are those of an API server of this version for what later versions have by default.
+// MutatingAdmissionPolicies are on since 1.36. Users of 1.34 and 1.35 turn them on with these flags.
+func featureFlags(kubernetes string) []string {
+	if kubernetes != "1.34" && kubernetes != "1.35" {
+		return nil
+	}
+	return []string{
+		flag("feature-gates", "MutatingAdmissionPolicy=true"),
+		flag("runtime-config", "admissionregistration.k8s.io/v1beta1=true"),
 	}
 }
 
