@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"testing"
 
@@ -11,30 +12,32 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// TestTemplateHashGolden compares with hashes that Kubernetes 1.36.3 made
-// itself: pkg/controller.ComputeHash of templates after its own
-// SetObjectDefaults_Deployment, printed by testdata/templatehash. A hash that
-// differs would name our ReplicaSets otherwise than the native controller does.
+// TestTemplateHashGolden compares with hashes that each version of Kubernetes made itself, by its
+// pkg/controller.ComputeHash. testdata/templatehash has printed them. They are of templates
+// after the version's own SetObjectDefaults_Deployment, and of two with every field of it. A
+// hash that differs would name our ReplicaSets otherwise than the native controller does.
 func TestTemplateHashGolden(t *testing.T) {
-	data, err := os.ReadFile("testdata/templatehash-1.36.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var golden []struct {
-		Name           string
-		CollisionCount *int32
-		Hash           string
-		Template       corev1.PodTemplateSpec
-	}
-	if err := json.Unmarshal(data, &golden); err != nil {
-		t.Fatal(err)
-	}
-	if len(golden) == 0 {
-		t.Fatal("no golden hashes")
-	}
-	for _, g := range golden {
-		if got := plan.TemplateHash(&g.Template, g.CollisionCount, 36); got != g.Hash {
-			t.Errorf("%s: got %s, Kubernetes 1.36.3 says %s", g.Name, got, g.Hash)
+	for _, minor := range []int{34, 35, 36} {
+		data, err := os.ReadFile(fmt.Sprintf("testdata/templatehash-1.%d.json", minor))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var golden []struct {
+			Name           string
+			CollisionCount *int32
+			Hash           string
+			Template       corev1.PodTemplateSpec
+		}
+		if err := json.Unmarshal(data, &golden); err != nil {
+			t.Fatal(err)
+		}
+		if len(golden) < 8 {
+			t.Errorf("1.%d: %d golden hashes", minor, len(golden))
+		}
+		for _, g := range golden {
+			if got := plan.TemplateHash(&g.Template, g.CollisionCount, minor); got != g.Hash {
+				t.Errorf("%s: got %s, Kubernetes 1.%d says %s", g.Name, got, minor, g.Hash)
+			}
 		}
 	}
 }

@@ -147,11 +147,17 @@ func template(name, tag string) corev1.PodTemplateSpec {
 // plan makes the BatchRelease with these steps, bringing what runs.
 func (s *env) plan(steps ...string) {
 	s.Helper()
+	planOf(s, template("web", "v1"), steps...)
+}
+
+// planOf does so where other pods run.
+func planOf(s *env, pods corev1.PodTemplateSpec, steps ...string) {
+	s.Helper()
 	br := &v1alpha1.BatchRelease{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: s.ns},
 		Spec: v1alpha1.BatchReleaseSpec{
 			WorkloadRef: v1alpha1.WorkloadReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
-			Template:    ptr.To(template("web", "v1")),
+			Template:    &pods,
 			Commit:      commitOf("v1"),
 		},
 	}
