@@ -57,7 +57,7 @@ func (d *definitions) Start(ctx context.Context) error {
 }
 
 func (d *definitions) compare(ctx context.Context) {
-	for _, c := range crds.Compare(ctx, d.reader, cli.VersionString()) {
+	for _, c := range crds.Compare(ctx, d.reader, "apply config/crd of version "+cli.VersionString()+", or upgrade the chart") {
 		if ctx.Err() != nil || c.State == crds.Unread || d.logged[c.Name] == c.Message {
 			continue
 		}

@@ -43,10 +43,9 @@ type Comparison struct {
 	Err     error  // of Unread
 }
 
-// Compare compares all CustomResourceDefinitions of this program, whose version what to do
-// names.
-func Compare(ctx context.Context, c client.Reader, version string) []Comparison {
-	apply := "apply config/crd of version " + version
+// Compare compares all CustomResourceDefinitions of this program. apply is how a user applies
+// them.
+func Compare(ctx context.Context, c client.Reader, apply string) []Comparison {
 	var list []Comparison
 	for _, want := range config.Objects("crd", "CustomResourceDefinition") {
 		is := &unstructured.Unstructured{}

@@ -88,5 +88,15 @@ func typed[T any](o *unstructured.Unstructured) *T {
 	return &t
 }
 
-// ofThisVersion names the version of this program, in what to do.
-func ofThisVersion() string { return "of version " + cli.VersionString() }
+// apply says how to apply a folder of this version's manifests: as the controller's Deployment was
+// applied.
+func (e *exam) apply(folder string) string {
+	for i := range e.instances {
+		a := e.instances[i].deployment.Annotations
+		if release := a["meta.helm.sh/release-name"]; release != "" {
+			return fmt.Sprintf("helm upgrade %s --namespace %s, with the chart of version %s", release, a["meta.helm.sh/release-namespace"],
+				cli.VersionString())
+		}
+	}
+	return "apply " + folder + " of version " + cli.VersionString()
+}

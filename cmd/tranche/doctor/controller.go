@@ -160,7 +160,7 @@ func (e *exam) checkAccounts(ctx context.Context) []Finding {
 		err := e.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &account)
 		switch {
 		case apierrors.IsNotFound(err):
-			f.Result, f.Message, f.Todo = Problem, "there is no such ServiceAccount", "apply config/rbac "+ofThisVersion()
+			f.Result, f.Message, f.Todo = Problem, "there is no such ServiceAccount", e.apply("config/rbac")
 		case err != nil:
 			f = unknown(check, user, err)
 		}
@@ -197,14 +197,14 @@ func (e *exam) checkRightsOf(ctx context.Context, user string) Finding {
 		}
 	}
 	if len(lacking) > 0 {
-		return Finding{Result: Problem, Message: "it may not " + plan.JoinNames(lacking), Todo: "apply config/rbac " + ofThisVersion()}
+		return Finding{Result: Problem, Message: "it may not " + plan.JoinNames(lacking), Todo: e.apply("config/rbac")}
 	}
 	all := cli.Right{Account: user, ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}}
 	everything, err := all.IsHeld(ctx, e)
 	switch {
 	case err != nil:
 		return unknown("", "", err)
-	case everything && e.appliesAs(user):
+	case everything && appliesAs(user, e.instances):
 		return Finding{Result: Warning, Message: "it is cluster-admin, and GitSources without an account are applied with its rights: " +
 			"each user who may write a GitSource in any namespace has all rights",
 			Todo: "apply config/default and delete the ClusterRoleBinding tranche-applier, unless that is meant"}
@@ -212,10 +212,10 @@ func (e *exam) checkRightsOf(ctx context.Context, user string) Finding {
 	return Finding{Result: OK, Message: fmt.Sprintf("it has the %d rights of its roles", len(rights))}
 }
 
-// appliesAs reports whether a controller applies GitSources that name no account as its own
-// account.
-func (e *exam) appliesAs(user string) bool {
-	return slices.ContainsFunc(e.instances, func(i instance) bool {
+// appliesAs reports whether one of the controllers applies GitSources that name no account as
+// its own account.
+func appliesAs(user string, instances []instance) bool {
+	return slices.ContainsFunc(instances, func(i instance) bool {
 		name, _ := cli.ArgumentOf(i.args, "--default-service-account")
 		return i.account == user && name == ""
 	})

@@ -137,6 +137,7 @@ A controller outside the cluster has no Deployment: name its account with
 // diagnose runs all checks.
 func (e *exam) diagnose(ctx context.Context) *Diagnosis {
 	d := &Diagnosis{Head: cli.NewHead("Diagnosis"), Result: OK}
+	_, _ = e.findInstances(ctx) // checkControllers shows the error
 	for _, check := range checks {
 		d.Items = append(d.Items, check(e, ctx)...)
 	}

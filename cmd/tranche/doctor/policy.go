@@ -61,7 +61,7 @@ func (e *exam) accounts(ctx context.Context) ([]string, error) {
 func (e *exam) checkPolicy(ctx context.Context, want *admissionv1.ValidatingAdmissionPolicy,
 	wantBinding *admissionv1.ValidatingAdmissionPolicyBinding, accounts []string,
 ) Finding {
-	todo := "apply config/policy " + ofThisVersion()
+	todo := e.apply("config/policy")
 	var is admissionv1.ValidatingAdmissionPolicy
 	var binding admissionv1.ValidatingAdmissionPolicyBinding
 	for _, o := range []client.Object{&is, &binding} {

@@ -50,7 +50,7 @@ func (e *exam) examineWebhook(ctx context.Context) Finding {
 		return unknown("", "", err)
 	}
 	if service == nil {
-		return Finding{Result: Problem, Todo: "apply config/manager " + ofThisVersion(),
+		return Finding{Result: Problem, Todo: e.apply("config/manager"),
 			Message: have(len(uses)) + " spec.webhook, and no Service has the port " + webhookPort}
 	}
 	return e.askWebhook(ctx, service)
