@@ -328,6 +328,11 @@ var faults = map[string]struct {
 	"given up": {"no controller works", func(w *world) {
 		edit(w, "tranche-controller", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") })
 	}, "leader Problem no controller holds it"},
+	"a lease that was left": {"no controller of that selector is there any more", func(w *world) {
+		l := leaseOf("tranche-controller-a_5", time.Hour)
+		l.Name += "-0123abcd"
+		w.objects = append(w.objects, l)
+	}, "leader Warning no Deployment of a controller uses this lease"},
 	"cluster-admin": {"by the choice of a name", func(w *world) {
 		w.everybody = true
 		edit(w, "tranche-controller", func(d *appsv1.Deployment) {

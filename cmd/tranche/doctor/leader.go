@@ -42,6 +42,10 @@ func (e *exam) examineLeases(ctx context.Context) []Finding {
 	for _, key := range keys {
 		f := e.examineLease(ctx, key)
 		f.Object = "Lease " + key.String()
+		if f.Result == Problem && len(e.instances) > 0 && !slices.ContainsFunc(e.instances, func(n instance) bool { return n.lease == key }) {
+			f.Result, f.Message = Warning, f.Message+"; no Deployment of a controller uses this lease"
+			f.Todo = fmt.Sprintf("kubectl -n %s delete lease %s, if no controller outside the cluster is to use it", key.Namespace, key.Name)
+		}
 		list = append(list, f)
 	}
 	for i := range e.instances {
