@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -170,6 +171,31 @@ func TestReadAccounts(t *testing.T) {
 		got, ok := readAccounts(tc.expression)
 		if diff := cmp.Diff(tc.want, got); diff != "" || ok != tc.ok {
 			t.Errorf("%s: ok=%t (-want +got):\n%s", tc.expression, ok, diff)
+		}
+	}
+}
+
+// A controller under another account says so at its start, and with each write that is
+// refused. The policy on the status does not name the account to run as.
+func TestExplain(t *testing.T) {
+	const why = "the status is the memory of the controller"
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "batchreleases"}, "web", errors.New(why))
+	failed := errors.New("timeout")
+	for account, want := range map[string]bool{"c": true, ownAccount: false} {
+		api := &policies{policy: policyWith("['" + account + "']"), binding: bindingWith(admissionv1.Deny)}
+		a := &Account{reader: api, now: time.Now, whoami: func(context.Context) (string, error) { return ownAccount, nil }}
+		const todo = "run the controller as that account"
+		got := a.Explain(t.Context(), refused)
+		if !apierrors.IsForbidden(got) || !strings.Contains(got.Error(), why) || strings.Contains(got.Error(), todo) != want {
+			t.Errorf("the policy names %s: %v", account, got)
+		}
+		if got := a.Explain(t.Context(), failed); got.Error() != failed.Error() {
+			t.Errorf("the policy names %s: %v", account, got)
+		}
+		var log strings.Builder
+		logger := funcr.New(func(_, args string) { log.WriteString(args) }, funcr.Options{})
+		if err := a.Log(logger)(t.Context()); err != nil || strings.Contains(log.String(), todo) != want {
+			t.Errorf("the policy names %s: %v: %s", account, err, log.String())
 		}
 	}
 }
