@@ -120,7 +120,9 @@ func TestPool_Fair(t *testing.T) {
 		}
 		s.Ask(of("shop", "many"), many)
 		synctest.Wait()
-		s.Ask(of("shop", "few"), []Question[string, string]{s.takes("few", "shop", "prometheus", time.Second)})
+		few := s.takes("few", "shop", "prometheus", time.Second)
+		few.At = time.Now()
+		s.Ask(of("shop", "few"), []Question[string, string]{few})
 		time.Sleep(1500 * time.Millisecond)
 		synctest.Wait()
 		if at := slices.Index(s.begun, "few"); at < 0 || at > PlacesOfHost {
