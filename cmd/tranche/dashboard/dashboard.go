@@ -137,7 +137,7 @@ func (o *options) run(cmd *cobra.Command, at *cli.Connection, trusted []netip.Pr
 	if err != nil {
 		return err
 	}
-	if err := f.Start(ctx); err != nil {
+	if err := errors.Join(f.Start(ctx), f.Probe(ctx, at.Config, probeEvery)); err != nil {
 		return err
 	}
 	var listen net.ListenConfig
@@ -167,6 +167,9 @@ func (o *options) run(cmd *cobra.Command, at *cli.Connection, trusted []netip.Pr
 	}
 	return serve(ctx, l, s.Handler())
 }
+
+// probeEvery is the time between two questions whether the cluster answers.
+const probeEvery = 10 * time.Second
 
 // closesWithin is how long requests under way may take at the end.
 const closesWithin = 5 * time.Second

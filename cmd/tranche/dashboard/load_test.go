@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,13 +11,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 	"github.com/tranche-dev/tranche/cmd/tranche/dashboard"
@@ -32,6 +36,7 @@ type apiServer struct {
 	mu      sync.Mutex
 	watches map[string]int // by resource
 	changes chan []byte    // of a release, as an event of a watch
+	down    atomic.Bool    // it refuses all requests
 }
 
 // kinds are the resources that the dashboard reads, by their address.
@@ -72,6 +77,10 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	kind, ok := kinds[r.URL.Path]
 	switch {
+	case a.down.Load():
+		http.Error(w, "down", http.StatusServiceUnavailable)
+	case r.URL.Path == "/version":
+		_, _ = w.Write([]byte("{}")) // the reader may have gone
 	case !ok:
 		a.discover(w, r.URL.Path)
 	case r.URL.Query().Get("sendInitialEvents") != "": // the informer lists instead
@@ -139,6 +148,7 @@ func (a *apiServer) discover(w http.ResponseWriter, path string) {
 // serve starts a dashboard on that cluster. It returns its URL, with the token.
 func serve(t testing.TB, config *rest.Config) string {
 	t.Helper()
+	ctrl.SetLogger(logr.Discard()) // of the informers
 	scheme := kruntime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -152,7 +162,7 @@ func serve(t testing.TB, config *rest.Config) string {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(stop)
-	if err := f.Start(ctx); err != nil {
+	if err := errors.Join(f.Start(ctx), f.Probe(ctx, config, 50*time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
 	local := access.NewLocal(1, time.Now)
@@ -221,6 +231,23 @@ func TestStream_FiftyTabsShareTheInformers(t *testing.T) {
 		if watches != 1 {
 			t.Errorf("%d watches of %s", watches, kind)
 		}
+	}
+}
+
+// A cluster that does not answer is a problem that the page shows, and it ends.
+func TestStream_TellsThatTheClusterDoesNotAnswer(t *testing.T) {
+	a, config := newAPIServer(t, 1)
+	tab := tabs(t, serve(t, config), 1)[0]
+	if first := tab.message(t); strings.Contains(first, "problem") {
+		t.Error(first)
+	}
+	a.down.Store(true)
+	if got := tab.message(t); !strings.Contains(got, "The cluster has not answered since") {
+		t.Error(got)
+	}
+	a.down.Store(false)
+	if got := tab.message(t); strings.Contains(got, "problem") {
+		t.Error(got)
 	}
 }
 

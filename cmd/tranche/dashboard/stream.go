@@ -57,6 +57,7 @@ type streaming struct {
 	began   bool
 	seen    uint64 // a digest of what the reader may see
 	visible map[string]map[string]bool
+	problem string // the one that was sent last
 }
 
 // stream sends what the reader may see, and then each change. Its events have numbers, by
@@ -155,10 +156,13 @@ func (st *streaming) send(ctx context.Context, problem string) error {
 		m.Release = &detail
 	}
 	st.seq = c.Seq
-	if c.Empty() && !changed && m.Problem == "" {
+	if late := st.Feed.Problem(); m.Problem == "" {
+		m.Problem = late
+	}
+	if c.Empty() && !changed && m.Problem == st.problem {
 		return nil
 	}
-	st.began = true
+	st.began, st.problem = true, m.Problem
 	text, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("encoding a message: %w", err)
@@ -182,19 +186,24 @@ func (st *streaming) write(text string) error {
 	return c.Flush()
 }
 
+// absent is the number of a document that is not there.
+const absent = ^uint64(0)
+
 // document returns the document of the release that is asked for, and whether it has changed.
 func (st *streaming) document(ctx context.Context) (json.RawMessage, bool, error) {
 	if st.want == nil {
 		return nil, false, nil
 	}
-	at := uint64(1) // of one that is not there
+	at := absent
 	if st.visible[feed.Releases][st.want.Namespace] {
-		at = max(at, st.Feed.Changed(*st.want))
+		at = cmp.Or(st.Feed.Changed(*st.want), absent)
 	}
 	if st.sent == at {
 		return nil, false, nil
 	}
-	st.sent = at
+	if st.sent = at; at == absent {
+		return json.RawMessage("null"), true, nil
+	}
 	doc, err := st.Document(ctx, st.user, types.NamespacedName{Namespace: st.want.Namespace, Name: st.want.Name})
 	if doc == nil || err != nil {
 		return json.RawMessage("null"), true, err

@@ -13,6 +13,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -90,6 +91,38 @@ func (c *Cluster) Start(ctx context.Context) error {
 			return errors.New("reading the cluster: it did not answer in time")
 		}
 	}
+	return nil
+}
+
+// Probe asks the API server whether it answers, until the context ends. While it does not,
+// the feed has a problem: the informers only try again.
+func (c *Cluster) Probe(ctx context.Context, config *rest.Config, every time.Duration) error {
+	config = rest.CopyConfig(config)
+	config.Timeout = max(every/2, time.Second)
+	asks, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	go func() {
+		since := time.Time{}
+		for tick := time.NewTicker(every); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case now := <-tick.C:
+				_, err := asks.ServerVersion()
+				switch {
+				case err == nil:
+					since = time.Time{}
+					c.SetProblem("")
+				case since.IsZero():
+					since = now
+					c.SetProblem("The cluster has not answered since " + now.UTC().Format(time.TimeOnly) + " UTC: " + err.Error())
+				}
+			}
+		}
+	}()
 	return nil
 }
 

@@ -52,6 +52,24 @@ type Feed struct {
 	gone    []deletion
 	lost    uint64 // deletions up to this number are forgotten
 	changed chan struct{}
+	problem string
+}
+
+// SetProblem says why the rows may be out of date; empty: they are not.
+func (f *Feed) SetProblem(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.problem != text {
+		f.problem = text
+		f.wake()
+	}
+}
+
+// Problem returns why the rows may be out of date.
+func (f *Feed) Problem() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.problem
 }
 
 // New returns an empty feed.

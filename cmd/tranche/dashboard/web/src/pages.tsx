@@ -1,5 +1,5 @@
-import { useEffect, useRef, useState } from "preact/hooks";
-import { filterOf, keyOf, matches, person, queryOf, short, tag, waits, type Filter, type Problem, type Release, type Row, type Source, type State } from "./model";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { byName, filterOf, keyOf, matches, person, queryOf, short, tag, waits, type Filter, type Problem, type Release, type Row, type Source, type State } from "./model";
 import { Decide } from "./act";
 import { Ago, Badge, Command, Empty, reasonText, Share, Status, Track, useClock } from "./parts";
 import { Ahead, Pods, Steps, Timeline } from "./pictures";
@@ -130,10 +130,10 @@ export function Releases({ state, query }: { state: State; query: string }) {
     setMore(1);
     go("/releases" + queryOf({ ...filter, ...f }), true);
   };
-  const all = [...state.releases.values()];
-  const found = all.filter((r) => matches(r, filter)).sort((a, b) => a.namespace.localeCompare(b.namespace) || a.name.localeCompare(b.name));
+  const all = useMemo(() => [...state.releases.values()].sort(byName), [state.releases]);
+  const found = useMemo(() => all.filter((r) => matches(r, filter)), [all, query]);
   const shown = found.slice(0, shownAtOnce * more);
-  const namespaces = [...new Set(all.map((r) => r.namespace))].sort();
+  const namespaces = useMemo(() => [...new Set(all.map((r) => r.namespace))], [all]);
   return (
     <>
       <h1 tabIndex={-1}>Releases</h1>
@@ -395,7 +395,7 @@ export function ReleasePage({ name, state }: { name: string; state: State }) {
 export function Sources({ state }: { state: State }) {
   const now = useClock(5000) + state.skew;
   const list = [...state.sources.values()].sort(
-    (a, b) => Number(!!b.problems) - Number(!!a.problems) || a.namespace.localeCompare(b.namespace) || a.name.localeCompare(b.name),
+    (a, b) => Number(!!b.problems) - Number(!!a.problems) || byName(a, b),
   );
   const count = (s: Source) => [...state.releases.values()].filter((r) => r.source === keyOf(s)).length;
   return (

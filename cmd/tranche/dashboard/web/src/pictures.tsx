@@ -3,7 +3,8 @@ import { lasts, person, short, tag, type PodSet, type Release, type ReleaseRecor
 const gateText = (s: Step) => (s.gate === "pause" ? `pause ${lasts((s.pauseSeconds ?? 0) * 1000)}` : s.gate === "approval" ? "approval" : "");
 
 function Gate({ step }: { step: Step }) {
-  const open = step.state === "done";
+  const passed = step.state === "done"; // a rollback and a first install pass the gates without an approval
+  const open = passed && (step.gate === "pause" || !!step.approval);
   const closed = step.state === "waiting";
   return (
     <li class={`gate ${open ? "open" : closed ? "closed" : "ahead"}`}>
@@ -28,6 +29,8 @@ function Gate({ step }: { step: Step }) {
             <span class="visually-hidden">approved by </span>
             {step.approval.by === "cluster" ? "in the cluster" : person(step.approval.by)}
           </>
+        ) : passed && step.gate === "approval" ? (
+          "not needed"
         ) : (
           gateText(step)
         )}
