@@ -23,7 +23,8 @@ text{font:14px system-ui,-apple-system,"Segoe UI",sans-serif;fill:#1d1f24}
 .ground{fill:#fff;stroke:#e5e3de}.title{font-size:19px;font-weight:650}
 .faint{fill:#61656e}.small{font-size:12px}.middle{text-anchor:middle}
 .rail{stroke:#e5e3de;stroke-width:3}.done{stroke:#3b5bdb}
-.bubble{fill:#fff;stroke:#d3d1cb;stroke-width:3}.up{fill:#3b5bdb}.bubble.done{fill:#3b5bdb;stroke:#3b5bdb}.bubble.now{fill:#dfe5fb;stroke:#3b5bdb}
+.bubble{fill:#fff;stroke:#d3d1cb;stroke-width:3}.up{fill:#3b5bdb}.bubble.done{fill:#3b5bdb;stroke:#3b5bdb}
+.bubble.now{fill:#dfe5fb;stroke:#3b5bdb}
 .stable .up{fill:#868b96}.none{fill:#e5e3de}.coming{fill:none;stroke:#3b5bdb;stroke-width:2;stroke-dasharray:3 2}
 .on{fill:#fff;font-weight:700}.gate{fill:#fff;stroke:#868b96;stroke-width:2}
 .gate.open{stroke:#1f7a45}.gate.closed{stroke:#8a5300;fill:#fdf0d8}
