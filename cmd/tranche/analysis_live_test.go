@@ -158,7 +158,8 @@ func TestAnalysis_ErrorsRollBack(t *testing.T) {
 	}
 	clustertest.Wait(t, "the revert in the branch", func() error {
 		message := m.run(m.bare, "git", "log", "-1", "--format=%B", "main")
-		for _, part := range []string{`Revert "web: v2-errors"`, "This reverts commit " + began, "analysis of", "errors", "max 2%"} {
+		for _, part := range []string{`Revert "web: v2-errors"`, "This reverts commit " + began, "analysis of", "errors", "max 2%",
+			"METRIC", "\nTranche-Analysis: errors Fail AboveMax update="} {
 			if !strings.Contains(message, part) {
 				return fmt.Errorf("it does not say %q:\n%s", part, message)
 			}

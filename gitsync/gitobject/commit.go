@@ -298,6 +298,7 @@ const (
 	TrailerRevision = "Tranche-Revision" // the revision that is approved, or was rolled back
 	TrailerCommit   = "Tranche-Commit"   // the commit that the release comes from
 	TrailerStep     = "Tranche-Step"     // up to which it is approved; absent in a revert
+	TrailerAnalysis = "Tranche-Analysis" // what was measured of a metric; only in a revert
 )
 
 // Trailers returns the values of our trailers in a commit message: those of

@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/measure"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -32,15 +33,17 @@ const identifies = 3
 func (st Stories) Add(br *v1alpha1.BatchRelease) {
 	s := &br.Status
 	if s.Phase != "" && s.Phase != v1alpha1.PhaseCompleted && !s.RollingBack {
-		st.tell(br, s.UpdateRevision, s.UpdateCommit, s.StartTime, s.Approvals, "")
+		st.tell(br, s.UpdateRevision, s.UpdateCommit, s.StartTime, s.Approvals, nil, "")
 	}
 	for _, r := range s.History {
-		st.tell(br, r.Revision, r.Commit, r.StartTime, r.Approvals, "Outcome: "+string(r.Outcome)+", "+timeOf(&r.EndTime)+asRollback(r.Rollback))
+		outcome := "Outcome: " + string(r.Outcome) + ", " + timeOf(&r.EndTime) + asRollback(r.Rollback)
+		st.tell(br, r.Revision, r.Commit, r.StartTime, r.Approvals, r.Analysis, outcome)
 	}
 }
 
 func (st Stories) tell(
-	br *v1alpha1.BatchRelease, revision, commit string, start *metav1.Time, approvals []v1alpha1.StepApproval, outcome string,
+	br *v1alpha1.BatchRelease, revision, commit string, start *metav1.Time, approvals []v1alpha1.StepApproval,
+	analysis []v1alpha1.MetricRecord, outcome string,
 ) {
 	if commit == "" || start == nil {
 		return
@@ -54,6 +57,9 @@ func (st Stories) tell(
 			line += ", in " + plan.ShortCommit(a.Commit)
 		}
 		lines = append(lines, line)
+	}
+	for i := range analysis {
+		lines = append(lines, "Analysis: "+measure.Evidence(&analysis[i]))
 	}
 	if outcome != "" {
 		lines = append(lines, outcome)

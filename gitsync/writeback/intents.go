@@ -11,6 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/revert"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/measure"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -30,6 +31,8 @@ type intent struct {
 	waits bool
 	// stable is what the cluster went back to, and why; only with rollback.
 	stable, why string
+	// evidence is what was measured of the release; only with rollback.
+	evidence []v1alpha1.MetricRecord
 }
 
 // intents returns what the cluster decided of the branch's releases, in the order
@@ -65,7 +68,18 @@ func rolledBack(r *plan.Release, br *v1alpha1.BatchRelease) (intent, bool) {
 		return intent{}, false
 	}
 	return intent{release: r, live: br, rollback: true, revision: s.FailedRevision, commit: s.FailedCommit,
-		stable: s.UpdateRevision, why: s.FailedMessage}, true
+		stable: s.UpdateRevision, why: s.FailedMessage, evidence: measured(s)}, true
+}
+
+// measured returns what was measured of the revision that was rolled back.
+func measured(s *v1alpha1.BatchReleaseStatus) []v1alpha1.MetricRecord {
+	i := slices.IndexFunc(s.History, func(r v1alpha1.ReleaseRecord) bool {
+		return r.Revision == s.FailedRevision && r.Commit == s.FailedCommit && r.Outcome == v1alpha1.OutcomeRolledBack
+	})
+	if i < 0 {
+		return nil
+	}
+	return s.History[i].Analysis
 }
 
 // approved is about the release under way, or the one that has just come to its end.
@@ -185,11 +199,17 @@ func revertMessage(list []intent, reverted []revert.Commit) string {
 			b.WriteString(": " + plan.OneLine(in.why))
 		}
 		b.WriteString(".\n")
+		if table := measure.EvidenceTable(in.evidence); table != "" {
+			b.WriteString("\n" + table)
+		}
 	}
 	b.WriteString("\n")
 	for _, in := range list {
 		fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n", gitobject.TrailerRelease, plan.ReleaseName(in.release.Plan),
 			gitobject.TrailerRevision, in.revision, gitobject.TrailerCommit, in.commit)
+		for i := range in.evidence {
+			fmt.Fprintf(&b, "%s: %s\n", gitobject.TrailerAnalysis, measure.Evidence(&in.evidence[i]))
+		}
 	}
 	return b.String()
 }
