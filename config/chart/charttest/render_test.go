@@ -207,6 +207,7 @@ var cases = []string{
 		"nodeSelector: {disk: ssd}\ntolerations: [{key: infra, operator: Exists}]\npriorityClassName: high",
 	"dashboard: {enabled: true, host: a.example.org, ingress: {enabled: true, className: nginx, tlsSecretName: cert, annotations: {a: b}}}",
 	"notifications: {secretName: receivers}",
+	"analysis: {secretName: providers}",
 	"networkPolicy: {enabled: false}",
 	"podDisruptionBudget: {enabled: true}",
 	"priorityClassName: system-cluster-critical",
