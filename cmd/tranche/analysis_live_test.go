@@ -169,6 +169,14 @@ func TestAnalysis_ErrorsRollBack(t *testing.T) {
 	if text := m.run(m.bare, "git", "show", "main:deployment.yaml"); !strings.Contains(text, "web:v1\n") {
 		t.Errorf("the branch does not say what runs:\n%s", text)
 	}
+	clustertest.Wait(t, "the hand-back", func() error { // the revert may come before it
+		var d appsv1.Deployment
+		m.must(m.c.Client.Get(t.Context(), client.ObjectKey{Namespace: m.ns, Name: "web"}, &d))
+		if d.Spec.Paused {
+			return fmt.Errorf("it is held: %s", m.release("web").Status.Message)
+		}
+		return nil
+	})
 	m.untouched("web")
 }
 
