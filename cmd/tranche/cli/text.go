@@ -78,6 +78,10 @@ func Containers(t *corev1.PodTemplateSpec) []corev1.Container {
 // GateOf says what a step that has not begun will wait for.
 func GateOf(step v1alpha1.Step, last bool) string {
 	switch {
+	case step.Analysis != nil && step.Analysis.Approval:
+		return ", then its metrics and an approval"
+	case step.Analysis != nil:
+		return ", then its metrics"
 	case last:
 		return ""
 	case step.Pause != nil:

@@ -46,6 +46,7 @@ func (s *releaseView) colour(style terminal.Style, text string) string {
 		return style.Waits(text)
 	case view.ToneBusy:
 		return style.Busy(text)
+	case view.ToneBad:
 	}
 	return style.Bad(text)
 }
@@ -143,6 +144,7 @@ func (s *releaseView) step(style terminal.Style, step view.Step) string {
 		return style.Good("✔") + " " + what + s.opened(style, step.Approval)
 	case view.StepAhead:
 		return style.Faint("○ " + what + cli.GateOf(step.Plan, step.Gate == view.GateNone))
+	case view.StepMoving, view.StepWaiting:
 	}
 	mark := style.Busy("▶")
 	if step.State == view.StepWaiting {
@@ -171,6 +173,9 @@ func (s *releaseView) waits(style terminal.Style, step view.Step) string {
 		return style.Waits("  waits for its pods")
 	case view.WaitsForPause:
 		return style.Waits("  goes on by itself in " + duration.HumanDuration(max(0, step.Until.Sub(s.Now))))
+	case view.WaitsForAnalysis:
+		return style.Waits("  waits for its metrics")
+	case view.WaitsForApproval:
 	}
 	return style.Waits("  waits for an approval")
 }

@@ -64,7 +64,7 @@ func (r *Release) SVG() string {
 // picture collects the elements of an SVG.
 type picture struct{ strings.Builder }
 
-func (p *picture) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+func (p *picture) line(format string, args ...any) { _, _ = fmt.Fprintf(p, format+"\n", args...) }
 
 func text(s string) string { return html.EscapeString(s) }
 
@@ -104,6 +104,7 @@ func (p *picture) bubble(step *Step, x, y int) {
 		class, on, label = "bubble done", " on", "✓"
 	case StepMoving, StepWaiting:
 		class = "bubble now"
+	case StepAhead, StepUnknown:
 	}
 	p.line(`<circle cx="%d" cy="%d" r="19" class="%s"/>`, x, y, class)
 	p.line(`<text x="%d" y="%d" class="middle%s">%s</text>`, x, y+5, on, label)
@@ -113,14 +114,15 @@ func (p *picture) bubble(step *Step, x, y int) {
 
 func (p *picture) gate(step *Step, x, y int) {
 	class, label, colour := "gate", string(step.Gate), "faint"
-	switch {
-	case step.State == StepDone:
+	switch step.State {
+	case StepDone:
 		class += " open"
 		if a := step.Approval; a != nil {
 			label = clippedTo(personOf(a), 16)
 		}
-	case step.State == StepWaiting:
+	case StepWaiting:
 		class, colour = "gate closed", "waits"
+	case StepMoving, StepAhead, StepUnknown:
 	}
 	p.line(`<rect x="%d" y="%d" width="18" height="18" rx="5" transform="rotate(45 %d %d)" class="%s"/>`, x-9, y-9, x, y, class)
 	p.line(`<text x="%d" y="%d" class="middle small %s">%s</text>`, x, y+40, colour, text(label))

@@ -25,6 +25,7 @@ type Gate string
 // The gates.
 const (
 	GateApproval Gate = "approval"
+	GateAnalysis Gate = "analysis"
 	GatePause    Gate = "pause"
 	GateNone     Gate = "none"
 )
@@ -36,6 +37,7 @@ type WaitsFor string
 const (
 	WaitsForNothing  WaitsFor = ""
 	WaitsForApproval WaitsFor = "approval"
+	WaitsForAnalysis WaitsFor = "analysis"
 	WaitsForPause    WaitsFor = "pause"
 	WaitsForPods     WaitsFor = "pods"
 	WaitsForResume   WaitsFor = "resume"
@@ -81,6 +83,8 @@ func (s *Facts) step(i int32, step v1alpha1.Step, last bool) Step {
 	at := &s.Release.Status
 	made := Step{Index: i, Replicas: step.Replicas.String(), Target: plan.Limit(step.Replicas, at.Replicas), Plan: step, Gate: GateApproval}
 	switch {
+	case !at.RollingBack && step.Analysis != nil:
+		made.Gate = GateAnalysis
 	case at.RollingBack || last:
 		made.Gate = GateNone
 	case step.Pause != nil:
@@ -133,6 +137,12 @@ func (s *Facts) waits(step v1alpha1.Step) (WaitsFor, *time.Time) {
 		return WaitsForNothing, nil
 	case at.Reason == v1alpha1.ReasonUpgrading: // the Deployment has grown at the gate
 		return WaitsForPods, nil
+	case at.Reason == v1alpha1.ReasonWaitingForAnalysis, at.Reason == v1alpha1.ReasonAnalysisFailed,
+		at.Reason == v1alpha1.ReasonAnalysisUnknown:
+		return WaitsForAnalysis, nil
+	case at.Reason == v1alpha1.ReasonWaitingForPause && step.Analysis != nil && at.StepStateTime != nil: // it only observes
+		until := at.StepStateTime.Add(step.Analysis.Duration.Duration)
+		return WaitsForPause, &until
 	case step.Pause != nil && at.StepStateTime != nil:
 		until := at.StepStateTime.Add(step.Pause.Duration.Duration)
 		return WaitsForPause, &until

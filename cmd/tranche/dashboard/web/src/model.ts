@@ -65,12 +65,12 @@ export interface Step {
   replicas: string;
   target: number;
   state: "done" | "moving" | "waiting" | "ahead" | "unknown";
-  gate: "approval" | "pause" | "none";
+  gate: "approval" | "analysis" | "pause" | "none";
   pauseSeconds?: number;
   approval?: Approval;
   updated?: number;
   available?: number;
-  waitsFor?: "approval" | "pause" | "pods" | "resume";
+  waitsFor?: "approval" | "analysis" | "pause" | "pods" | "resume";
   until?: string;
 }
 

@@ -1,10 +1,10 @@
 import { lasts, person, short, tag, type PodSet, type Release, type ReleaseRecord, type Step } from "./model";
 
-const gateText = (s: Step) => (s.gate === "pause" ? `pause ${lasts((s.pauseSeconds ?? 0) * 1000)}` : s.gate === "approval" ? "approval" : "");
+const gateText = (s: Step) => (s.gate === "pause" ? `pause ${lasts((s.pauseSeconds ?? 0) * 1000)}` : s.gate === "none" ? "" : s.gate);
 
 function Gate({ step }: { step: Step }) {
   const passed = step.state === "done"; // a rollback and a first install pass the gates without an approval
-  const open = passed && (step.gate === "pause" || !!step.approval);
+  const open = passed && (step.gate === "pause" || step.gate === "analysis" || !!step.approval);
   const closed = step.state === "waiting";
   return (
     <li class={`gate ${open ? "open" : closed ? "closed" : "ahead"}`}>
