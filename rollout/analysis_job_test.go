@@ -124,7 +124,7 @@ func TestJob_NotRun(t *testing.T) {
 	slow.Now = func() time.Time { return time.Now().Add(30 * time.Second) }
 	clustertest.Wait(s, "what the Job waits for", func() error {
 		if _, err := slow.Poll(t.Context()); unknown.Of(err).Detail != "Unschedulable" || !unknown.Of(err).Pending {
-			return fmt.Errorf("%v", err)
+			return fmt.Errorf("polling the Job: %w", err)
 		}
 		return nil
 	})

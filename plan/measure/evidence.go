@@ -37,10 +37,10 @@ func EvidenceTable(records []v1alpha1.MetricRecord) string {
 	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "METRIC\tSTEP\tVERDICT\tREASON\tUPDATE\tSTABLE\tP")
+	_, _ = fmt.Fprintln(w, "METRIC\tSTEP\tVERDICT\tREASON\tUPDATE\tSTABLE\tP")
 	for i := range records {
 		r := &records[i]
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n",
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n",
 			r.Name, r.Step, r.Verdict, orNone(r.Reason), orNone(r.Update), orNone(r.Stable), orNone(r.P))
 	}
 	_ = w.Flush() // a strings.Builder takes all

@@ -152,11 +152,11 @@ func TestPrometheus_Window(t *testing.T) {
 		asked = append(asked, r.URL.Path+" "+f.Get("query")+" "+f.Get("time")+f.Get("start")+" "+f.Get("end")+" "+f.Get("step"))
 		switch {
 		case strings.HasSuffix(r.URL.Path, "query_range"):
-			fmt.Fprint(w, `{"status":"success","data":{"resultType":"matrix","result":[{"values":[[1,"0.5"],[2,"NaN"],[3,"0.75"]]}]}}`)
+			_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"matrix","result":[{"values":[[1,"0.5"],[2,"NaN"],[3,"0.75"]]}]}}`)
 		case r.PostForm.Get("query") == "empty":
-			fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
+			_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
 		default:
-			fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"4"]}]}}`)
+			_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"4"]}]}}`)
 		}
 	}))
 	defer server.Close()
@@ -336,7 +336,7 @@ func newConfigured(t *testing.T) *configured {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.sent = r.Header
-		fmt.Fprint(w, s.answer)
+		_, _ = fmt.Fprint(w, s.answer)
 	}))
 	t.Cleanup(server.Close)
 	c, err := ReadConfiguration(write("analysis.yaml", fmt.Sprintf(`

@@ -18,6 +18,7 @@ func (e *exam) checkCRDs(ctx context.Context) []Finding {
 			f.Result = Warning
 		case crds.Unread:
 			f = unknown("crd", c.Name, c.Err)
+		case crds.Missing, crds.Deleted, crds.NotServed, crds.Older, crds.Newer, crds.Differs:
 		}
 		list = append(list, f)
 	}

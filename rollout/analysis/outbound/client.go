@@ -100,7 +100,7 @@ func (c *Clients) forgetOne() {
 
 func digest(trusted bool, t TLS) (key [sha256.Size]byte) {
 	h := sha256.New()
-	fmt.Fprintf(h, "%t %d %d %d ", trusted, len(t.CA), len(t.Certificate), len(t.Key))
+	_, _ = fmt.Fprintf(h, "%t %d %d %d ", trusted, len(t.CA), len(t.Certificate), len(t.Key))
 	for _, part := range [][]byte{t.CA, t.Certificate, t.Key} {
 		h.Write(part)
 	}

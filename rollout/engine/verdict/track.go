@@ -131,7 +131,7 @@ func (t *Track) Next(st *v1alpha1.MetricStatus, of Release) *Measurement {
 	}
 	a := &Measurement{
 		Key: key, Account: of.Account, Condition: m.Condition, ZeroIfEmpty: m.NoData == v1alpha1.NoDataZero,
-		Values: of.values(of.Update, of.Key.Revision, t.Status.Step, measure.Interval(m)),
+		Values: of.values(of.Update, of.Revision, t.Status.Step, measure.Interval(m)),
 	}
 	a.From, a.To, a.At = measure.Window(m, t.start(st), n)
 	a.Update = newQuestion(m, a.Values)
