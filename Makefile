@@ -19,6 +19,11 @@ ifneq ($(filter-out $(OLDER) $(NEWEST),$(KUBERNETES)),)
 $(error The embedded cluster can be Kubernetes $(OLDER) or $(NEWEST), not $(filter-out $(OLDER) $(NEWEST),$(KUBERNETES)))
 endif
 
+# The version that the tests of upgrades begin with: a commit or, once there is one, the
+# tag of the last release. The clone needs its history.
+UPGRADE_FROM ?= 9f99a86
+export UPGRADE_FROM
+
 # One set of flags for every build, test and vet: the Go build cache keeps a library
 # once for each set, so a second set would compile all of them again.
 export CGO_ENABLED := 0
