@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build demo dev devcluster test lint generate verify bench soak fuzz page screenshot image release reproducible clean force bin/tranche bin/demo
+.PHONY: help build demo dev devcluster test matrix lint generate verify bench soak fuzz page screenshot image release reproducible clean force bin/tranche bin/demo
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TOOL := go tool -modfile=go.tools.mod
@@ -12,11 +12,12 @@ TOOL := go tool -modfile=go.tools.mod
 NEWEST := 1.36
 OLDER := 1.34 1.35
 KUBERNETES ?= $(NEWEST)
+MATRIX ?= $(OLDER) $(NEWEST)
 kubernetes_bin = bin$(patsubst %,/%,$(filter-out $(NEWEST),$(1)))
 KUBERNETES_BIN := $(call kubernetes_bin,$(KUBERNETES))
 
-ifneq ($(filter-out $(OLDER) $(NEWEST),$(KUBERNETES)),)
-$(error The embedded cluster can be Kubernetes $(OLDER) or $(NEWEST), not $(filter-out $(OLDER) $(NEWEST),$(KUBERNETES)))
+ifneq ($(filter-out $(OLDER) $(NEWEST),$(KUBERNETES) $(MATRIX)),)
+$(error The embedded cluster can be Kubernetes $(OLDER) or $(NEWEST), not $(filter-out $(OLDER) $(NEWEST),$(KUBERNETES) $(MATRIX)))
 endif
 
 # The version that the tests of upgrades begin with: a commit or, once there is one, the
@@ -65,6 +66,11 @@ screenshot: bin/devcluster bin/kubectl $(PAGE)/node_modules ## Make docs/dashboa
 	@pictures=$$(mktemp -d) && TRANCHE_PICTURES=$$pictures go test -count=1 -run TestDashboard_ShowsTheThreeGestures ./cmd/tranche && \
 	cp $$pictures/release.png docs/dashboard.png && rm -r $$pictures
 
+MATRIX_BINS := $(foreach version,$(MATRIX),$(call kubernetes_bin,$(version)))
+
+matrix: build bin/demo $(MATRIX_BINS:%=%/devcluster) $(MATRIX_BINS:%=%/kubectl) ## Test on each version of Kubernetes (MATRIX=1.34 for one), and write the table of README.md
+	go run ./cmd/matrix $(MATRIX_BINS)
+
 lint: ## gofmt, go vet, golangci-lint, links of the docs, language and sizes
 	@test -z "$$(gofmt -l cmd config docs gitsync plan rollout)" || { gofmt -l cmd config docs gitsync plan rollout; echo "run gofmt -w on these"; exit 1; }
 	go vet ./...
@@ -76,12 +82,13 @@ lint: ## gofmt, go vet, golangci-lint, links of the docs, language and sizes
 	$(TOOL) golangci-lint run ./...
 	go test ./docs/...
 
-generate: ## Generate deep copies, CRDs, docs/cli.md, docs/api.md and files of the chart
+generate: ## Generate deep copies, CRDs, docs/cli.md, docs/api.md, files of the chart and the table of README.md
 	$(TOOL) controller-gen object paths=./plan/v1alpha1
 	$(TOOL) controller-gen crd paths=./plan/v1alpha1 output:crd:dir=config/crd/bases
 	go generate ./cmd/tranche
 	go run ./docs/api
 	go run ./config/chart/generate
+	go run ./cmd/matrix -table
 
 verify: generate ## Fail if generated files are not current
 	@git diff --exit-code -- plan/v1alpha1 config/crd/bases config/chart docs/cli.md docs/api.md || { echo "generated files were not current: commit what 'make generate' has made"; exit 1; }
