@@ -77,10 +77,10 @@ func (s *metricsServer) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if r.URL.Path == "/probe" {
-		fmt.Fprintf(w, `{"ok": %t}`, r.Header.Get("Authorization") == "Bearer probe-secret")
+		_, _ = fmt.Fprintf(w, `{"ok": %t}`, r.Header.Get("Authorization") == "Bearer probe-secret")
 		return
 	}
-	fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"0.25"]}]}}`)
+	_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"0.25"]}]}}`)
 }
 
 // wait waits until requests are kept back.

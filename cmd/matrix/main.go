@@ -16,7 +16,7 @@ func main() {
 	tableOnly := flag.Bool("table", false, "run nothing, and write the table of what was recorded")
 	flag.Usage = func() {
 		const usage = "usage: matrix FOLDER ...: folders with the devcluster and the kubectl of a version, such as bin/1.34"
-		fmt.Fprintln(flag.CommandLine.Output(), usage)
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
 	}
 	flag.Parse()

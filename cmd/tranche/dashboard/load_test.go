@@ -91,7 +91,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		version := strings.TrimPrefix(r.URL.Path[:strings.LastIndex(r.URL.Path, "/")], "/apis/")
-		fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[]}`, kind, version)
+		_, _ = fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[]}`, kind, version)
 	default:
 		a.watch(w, r, kind)
 	}

@@ -128,7 +128,7 @@ func (st *streaming) review(ctx context.Context) (problem string) {
 	digest := fnv.New64a()
 	for _, name := range names {
 		if releases[name] || sources[name] {
-			fmt.Fprintf(digest, "%s %t %t\n", name, releases[name], sources[name])
+			_, _ = fmt.Fprintf(digest, "%s %t %t\n", name, releases[name], sources[name])
 		}
 	}
 	if sum := digest.Sum64(); sum != st.seen {
