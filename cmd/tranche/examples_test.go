@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tranche-dev/tranche/plan/manifest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -34,7 +35,7 @@ func TestExamplesOfTheDocs(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"GitSource", "BatchRelease", "BatchApproval"} {
+	for _, kind := range []string{"GitSource", "BatchRelease", "BatchApproval", "BatchAnalysis"} {
 		if valid[kind] == 0 {
 			t.Errorf("no example of a %s was found, only of %v", kind, slices.Sorted(maps.Keys(valid)))
 		}
@@ -65,6 +66,9 @@ func validExample(t *testing.T, c *clustertest.Cluster, ns, example string) exam
 		if approvals, problems := manifest.ReadApprovals(fsys, "approvals", ns, ""); len(approvals) != 1 || len(problems) > 0 {
 			kind.problem = problems.Error()
 		}
+	case "BatchAnalysis": // a file alone: its metrics are those of a plan
+		example = planWith(t, example)
+		fallthrough
 	default:
 		if from := object.Metadata.Namespace; from != "" {
 			example = strings.ReplaceAll(example, "namespace: "+from, "namespace: "+ns)
@@ -75,6 +79,26 @@ func validExample(t *testing.T, c *clustertest.Cluster, ns, example string) exam
 		}
 	}
 	return kind
+}
+
+// planWith returns a plan with the metrics of a BatchAnalysis.
+func planWith(t *testing.T, analysis string) string {
+	t.Helper()
+	var file v1alpha1.BatchAnalysis
+	if err := yaml.UnmarshalStrict([]byte(analysis), &file); err != nil || len(file.Spec.Metrics) == 0 {
+		t.Errorf("there are no metrics in %s: %v", analysis, err)
+	}
+	plan, err := yaml.Marshal(map[string]any{
+		"apiVersion": "tranche.dev/v1alpha1", "kind": "BatchRelease", "metadata": map[string]any{"name": "analysis"},
+		"spec": map[string]any{
+			"workloadRef": map[string]any{"name": "web"},
+			"strategy":    map[string]any{"steps": []any{map[string]any{"replicas": "100%"}}, "analysis": map[string]any{"metrics": file.Spec.Metrics}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(plan)
 }
 
 // Each Deployment of the examples leaves replicas out, or has an autoscaler beside it. Otherwise

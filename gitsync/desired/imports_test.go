@@ -11,7 +11,7 @@ func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
 		[]string{
 			"gitsync/apply", "gitsync/authors", "gitsync/gitobject", "gitsync/gittree", "gitsync/giturl", "gitsync/inventory",
-			"gitsync/replay", "gitsync/repository", "gitsync/signature", "gitsync/signers", "plan", "plan/manifest", "plan/v1alpha1",
+			"gitsync/replay", "gitsync/repository", "gitsync/signature", "gitsync/signers", "plan", "plan/manifest", "plan/queries", "plan/v1alpha1",
 		},
 		[]string{"k8s.io/client-go"})
 }
