@@ -92,7 +92,9 @@ func planWith(t *testing.T, analysis string) string {
 		"apiVersion": "tranche.dev/v1alpha1", "kind": "BatchRelease", "metadata": map[string]any{"name": "analysis"},
 		"spec": map[string]any{
 			"workloadRef": map[string]any{"name": "web"},
-			"strategy":    map[string]any{"steps": []any{map[string]any{"replicas": "100%"}}, "analysis": map[string]any{"metrics": file.Spec.Metrics}},
+			"strategy": map[string]any{
+				"steps": []any{map[string]any{"replicas": "100%"}}, "analysis": map[string]any{"metrics": file.Spec.Metrics},
+			},
 		},
 	})
 	if err != nil {
