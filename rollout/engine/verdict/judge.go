@@ -117,6 +117,8 @@ func (c *Case) conclude(message string, enough bool, compared statistics.Verdict
 		return unknown(Measuring, fmt.Sprintf("%s; %d of %d measurements", message, c.Status.Count, c.Planned))
 	case !enough:
 		return unknown(BelowMinimum, fmt.Sprintf("%s; each side needs a minimum of %d", message, measure.Minimum(c.Metric)))
+	case c.Metric.Compare != nil && compared == statistics.Undecided: // refused: nothing was compared
+		return unknown(BadAnswer, message+"; these values cannot be compared")
 	case compared == statistics.Unproven:
 		return unknown(NotProven, fmt.Sprintf("%s; a difference of %s is not excluded", message, c.Metric.Compare.By))
 	}
