@@ -205,6 +205,7 @@ func TestAnalysis_BothRevisionsBadHold(t *testing.T) {
 		t.Errorf("%s %s: %s", got.Verdict, got.Reason, got.Message)
 	}
 	m.stays(1, pods)
+	t.Run("in the browser", m.isShown)
 }
 
 // A Prometheus that is down opens no gate and moves no pod. The release goes on once it is back.

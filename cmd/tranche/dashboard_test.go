@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -110,6 +112,46 @@ func shows(list *clitest.Tab, s *env, url string) {
 	s.run(s.clone, "git", "rm", "--quiet", "broken.yaml")
 	s.push("take it back")
 	list.Sees("nav", "Waiting 1")
+}
+
+// isShown reads both revisions of a metric from the page, beside what the exporter has counted.
+// The release holds, since both fail.
+func (s *measured) isShown(t *testing.T) {
+	b := clitest.NewBrowser(t, filepath.Join("dashboard", "web"))
+	url := runDashboard(s.env, t.TempDir(), "-n", s.ns)
+	page := b.Tab("analysis", nil)
+	page.Opens(url)
+	page.Opens(strings.SplitN(url, "?", 2)[0] + "releases/" + s.ns + "/web")
+	page.Sees("section.card[aria-labelledby=analysis]", "Analysis of step 0", "errors", "unknown", "stable fails too", "max 2%")
+	page.Runs("document.querySelectorAll('details').forEach((d) => (d.open = true))", nil)
+	page.Sees(".windows", "1", "%")
+	var legend string
+	page.Runs("document.querySelector('.legend').innerText.replace(/\\s+/g, ' ')", &legend)
+	var of [2]float64
+	legend = regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(legend, "")
+	if _, err := fmt.Sscanf(legend, "new %f %% stable %f %%", &of[0], &of[1]); err != nil {
+		t.Fatalf("the legend is %q: %v", legend, err)
+	}
+	for i, tag := range []string{"v2-errors", "v1-errors"} {
+		ok, failed := s.m.Served(t, s.ns, s.replicaSet(tag))
+		if share := 100 * failed / (ok + failed); math.Abs(share-of[i]) > 2 {
+			t.Errorf("%s: the page has %v %%, and the exporter has counted %v %%", tag, of[i], share)
+		}
+	}
+	var points [2]int
+	page.Runs("['circle.update', 'rect.stable'].map((s) => document.querySelectorAll('.metric > .chart ' + s).length)", &points)
+	if points[0] == 0 || points[1] == 0 {
+		t.Errorf("%v points of the two revisions", points)
+	}
+	page.IsClean("Analysis")
+	page.Picture("analysis", true)
+	small := b.Tab("small", map[string]any{"width": 320, "height": 640, "dark": true})
+	small.Opens(url)
+	small.Opens(strings.SplitN(url, "?", 2)[0] + "releases/" + s.ns + "/web")
+	small.Sees("main", "Analysis of step 0")
+	small.Fits("320 px, Analysis")
+	small.IsClean("320 px in the dark, Analysis")
+	small.Picture("analysis-small", true)
 }
 
 // A reader of one namespace of three sees nothing of the others. The dashboard has the rights

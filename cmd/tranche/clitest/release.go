@@ -57,6 +57,47 @@ func Release() *v1alpha1.BatchRelease {
 	}
 }
 
+// Measure lets the gate at which the release waits measure. One metric is a proportion that
+// fails, with a window without an answer, and one a latency that is being measured. An earlier
+// release was rolled back for what was measured.
+func Measure(br *v1alpha1.BatchRelease) {
+	decimal := func(d v1alpha1.Decimal) *v1alpha1.Decimal { return &d }
+	spec, at := &br.Spec.Strategy, &br.Status
+	spec.Steps[1].Analysis = &v1alpha1.StepAnalysis{Duration: metav1.Duration{Duration: 5 * time.Minute}}
+	measured := func(name string, v v1alpha1.Verdict, reason, update, stable string) v1alpha1.MetricRecord {
+		return v1alpha1.MetricRecord{Name: name, Verdict: v, Reason: reason, Update: update, Stable: stable}
+	}
+	spec.Analysis = &v1alpha1.Analysis{Metrics: []v1alpha1.Metric{
+		{Name: "errors", Prometheus: &v1alpha1.PrometheusMetric{Query: "q", Total: "t"}, Max: decimal("2%"),
+			Compare: &v1alpha1.Comparison{Worse: v1alpha1.WorseHigher, By: "0.5%", Confidence: "95%"}},
+		{Name: "p99", Prometheus: &v1alpha1.PrometheusMetric{Query: "q"}, Max: decimal("0.3")},
+	}}
+	window := func(n int32, update, stable, reason string) v1alpha1.MetricMeasurement {
+		from, to := Before(time.Duration(10-n)*time.Minute), Before(time.Duration(9-n)*time.Minute)
+		return v1alpha1.MetricMeasurement{N: n, From: from, To: *to, Update: update, Stable: stable, Reason: reason}
+	}
+	at.Reason, at.Message = v1alpha1.ReasonAnalysisFailed, "errors 4.0 % (82/2044) against 0.1 % (24/18420) of stable; max 2%"
+	at.Analysis = &v1alpha1.AnalysisStatus{
+		Step: 1, StartTime: Before(9 * time.Minute), Verdict: v1alpha1.VerdictFail, Reason: "AboveMax", Message: at.Message,
+		Metrics: []v1alpha1.MetricStatus{
+			{Name: "errors", Verdict: v1alpha1.VerdictFail, Reason: "AboveMax", Message: at.Message, Next: 5, Count: 3, Unknown: 1,
+				Update: "82/2044", Stable: "24/18420", P: "1.2e-60", Measurements: []v1alpha1.MetricMeasurement{
+					window(1, "12/511", "8/4605", ""), window(2, "29/511", "5/4605", ""), window(3, "", "", "ProviderUnavailable"),
+					window(4, "41/1022", "11/9210", ""),
+				}},
+			{Name: "p99", Verdict: v1alpha1.VerdictUnknown, Reason: "Measuring", Message: "p99 0.21 (median of 4); 4 of 5 measurements",
+				Next: 5, Count: 4, UpdateValues: []string{"0.2", "0.22", "0.19", "0.25"}, StableValues: []string{"0.2", "0.21"},
+				Pending:      &v1alpha1.UnknownReason{Reason: "ProviderUnavailable", Message: "connection refused"},
+				Measurements: []v1alpha1.MetricMeasurement{window(3, "0.19", "", ""), window(4, "0.25", "0.21", "")}},
+		},
+		Records: []v1alpha1.MetricRecord{measured("errors", v1alpha1.VerdictPass, "WithinLimits", "1/2000", "20/18000")},
+	}
+	at.History[2].Analysis = []v1alpha1.MetricRecord{
+		measured("errors", v1alpha1.VerdictFail, "AboveMax", "41/1022", "12/9210"),
+		measured("checkout", v1alpha1.VerdictUnknown, "NoData", "", ""),
+	}
+}
+
 // Source is the GitSource of that release.
 func Source() *v1alpha1.GitSource {
 	return &v1alpha1.GitSource{

@@ -30,7 +30,8 @@ func NewHistory() *cobra.Command {
 		Short: "Show what was released when, by which commit, and who approved it",
 		Long: `Show the releases of a namespace, of a GitSource (--source) or of one BatchRelease (NAME),
 newest first. Each has its times, revision, commit and outcome, and who opened the gate of
-which step in which commit. A rollback is marked as one. A release that is
+which step in which commit. One that was measured has the verdicts with the values of both
+revisions. A rollback is marked as one. A release that is
 under way has the outcome UnderWay. The cluster keeps the last ten of each BatchRelease.
 
 The author of the newest commit is what the cluster has recorded. Authors of others, the
@@ -118,6 +119,8 @@ type HistoryEntry struct {
 	StartTime *metav1.Time            `json:"startTime,omitempty"`
 	EndTime   *metav1.Time            `json:"endTime,omitempty"`
 	Approvals []v1alpha1.StepApproval `json:"approvals,omitempty"`
+	// Analysis has the last verdict of each metric, with the values of both revisions.
+	Analysis []view.Evidence `json:"analysis,omitempty"`
 }
 
 // Rejection is what a commit of tranche reject says.
@@ -140,6 +143,9 @@ func historyOf(list []v1alpha1.BatchRelease, since time.Time) *History {
 			now := entry
 			now.Revision, now.Commit, now.Outcome = s.UpdateRevision, s.UpdateCommit, OutcomeUnderWay
 			now.Rollback, now.StartTime, now.Approvals = s.RollingBack, s.StartTime, s.Approvals
+			if s.Analysis != nil {
+				now.Analysis = view.EvidenceOf(s.Analysis.Records)
+			}
 			now.Author = recordedAuthor(br, now.Commit)
 			h.Items = append(h.Items, now)
 		}
@@ -150,6 +156,7 @@ func historyOf(list []v1alpha1.BatchRelease, since time.Time) *History {
 			then := entry
 			then.Revision, then.Commit, then.Outcome = r.Revision, r.Commit, string(r.Outcome)
 			then.Rollback, then.StartTime, then.EndTime, then.Approvals = r.Rollback, r.StartTime, &r.EndTime, r.Approvals
+			then.Analysis = view.EvidenceOf(r.Analysis)
 			then.Author = recordedAuthor(br, then.Commit)
 			h.Items = append(h.Items, then)
 		}
@@ -260,6 +267,10 @@ func rejectedIn(ctx context.Context, in *clone.Clone) map[string]Rejection {
 // table has a line for each release.
 func (h *History) table(names, namespaces bool) string {
 	head := []string{"STARTED", "ENDED", "REVISION", "COMMIT", "AUTHOR", "OUTCOME", "APPROVED BY"}
+	measured := slices.ContainsFunc(h.Items, func(e HistoryEntry) bool { return len(e.Analysis) > 0 })
+	if measured {
+		head = append(head, "MEASURED")
+	}
 	if names {
 		head = slices.Insert(head, 2, "RELEASE")
 	}
@@ -268,6 +279,9 @@ func (h *History) table(names, namespaces bool) string {
 		row := []string{
 			cli.Absolute(e.StartTime), cli.Absolute(e.EndTime), e.Revision, cli.OrNone(cli.Short(e.Commit)), e.author(), e.outcome(),
 			cli.OrNone(approvers(e.Approvals)),
+		}
+		if measured {
+			row = append(row, cli.OrNone(evidence(e.Analysis)))
 		}
 		if names {
 			name := e.Name
@@ -295,6 +309,15 @@ func (e *HistoryEntry) outcome() string {
 		text += ", rejected by " + e.Rejected.By + ": " + e.Rejected.Reason
 	}
 	return text
+}
+
+// evidence says what was measured: "step 0: errors Fail, 4.0 % (41/1022) against 0.1 % (12/9210) of stable".
+func evidence(list []view.Evidence) string {
+	var texts []string
+	for i := range list {
+		texts = append(texts, list[i].Line())
+	}
+	return strings.Join(texts, "; ")
 }
 
 // approvers says who opened which gates: "step 0: Ada <ada@example.org> in 3f2c1e0".

@@ -39,7 +39,11 @@ func (s *releaseView) text(style terminal.Style) string {
 
 // colour gives a reason the colour of what it means.
 func (s *releaseView) colour(style terminal.Style, text string) string {
-	switch s.Tone() {
+	return tone(style, s.Tone(), text)
+}
+
+func tone(style terminal.Style, t view.Tone, text string) string {
+	switch t {
 	case view.ToneGood:
 		return style.Good(text)
 	case view.ToneWaits:
@@ -127,7 +131,11 @@ func (s *releaseView) images(style terminal.Style) []terminal.Node {
 func (s *releaseView) steps(style terminal.Style) []terminal.Node {
 	var nodes []terminal.Node
 	for _, step := range s.Steps() {
-		nodes = append(nodes, terminal.Node{Text: s.step(style, step)})
+		node := terminal.Node{Text: s.step(style, step)}
+		if step.State == view.StepMoving || step.State == view.StepWaiting {
+			node.Below = s.metrics(style)
+		}
+		nodes = append(nodes, node)
 	}
 	if at := &s.Release.Status; at.RollingBack {
 		return []terminal.Node{{Text: style.Bad("◀ rolling back to " + cli.OrNone(at.UpdateRevision)), Below: nodes}}
@@ -152,6 +160,24 @@ func (s *releaseView) step(style terminal.Style, step view.Step) string {
 	}
 	return fmt.Sprintf("%s %s  %s %d/%d%s", mark, what, terminal.Bar(step.Available, step.Updated, step.Target, barWidth),
 		step.Available, step.Target, s.waits(style, step))
+}
+
+// metrics are what is measured at the step under way, with the values of both revisions.
+func (s *releaseView) metrics(style terminal.Style) []terminal.Node {
+	a := s.Analysis()
+	if a == nil {
+		return nil
+	}
+	var nodes []terminal.Node
+	for i := range a.Metrics {
+		m := &a.Metrics[i]
+		name := m.Name
+		if m.Background {
+			name += ", in the background"
+		}
+		nodes = append(nodes, terminal.Node{Text: style.Bold(name) + "  " + tone(style, m.Tone, m.Line())})
+	}
+	return nodes
 }
 
 // opened says who opened the gate of a step that is done.

@@ -142,6 +142,10 @@ func TestStatus(t *testing.T) {
 		})
 	}
 	clitest.Golden(t, filepath.Join("testdata", "status", "picture.svg"), view.NewRelease(&waiting().Facts).SVG())
+	measured := waiting()
+	clitest.Measure(measured.Release)
+	clitest.Golden(t, filepath.Join("testdata", "status", "measured.txt"), measured.text(terminal.Style{}))
+	clitest.Golden(t, filepath.Join("testdata", "status", "measured.svg"), view.NewRelease(&measured.Facts).SVG())
 	clitest.Golden(t, filepath.Join("testdata", "status", "colour.txt"), waiting().text(terminal.Style{Colour: true}))
 }
 
@@ -190,6 +194,10 @@ func TestHistory(t *testing.T) {
 		}
 		clitest.Golden(t, filepath.Join("testdata", "history", output+".txt"), out.String())
 	}
+	measured := waiting().Release
+	clitest.Measure(measured)
+	table := historyOf([]v1alpha1.BatchRelease{*measured}, time.Time{}).table(false, false)
+	clitest.Golden(t, filepath.Join("testdata", "history", "measured.txt"), table)
 	one := historyOf([]v1alpha1.BatchRelease{*waiting().Release}, clitest.Noon.Add(-27*time.Hour))
 	clitest.Golden(t, filepath.Join("testdata", "history", "since.txt"), one.table(false, false))
 }

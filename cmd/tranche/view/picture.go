@@ -53,12 +53,35 @@ func (r *Release) SVG() string {
 			y += 40
 		}
 	}
+	y = p.metrics(r, y)
 	height := y + 6
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`,
 		pictureWidth, height, pictureWidth, height, text(r.Namespace+"/"+r.Name+": "+r.Reason+": "+r.Message)) +
 		"\n" + pictureStyle +
 		fmt.Sprintf("\n<rect x=\"0.5\" y=\"0.5\" width=\"%d\" height=\"%d\" rx=\"14\" class=\"ground\"/>\n", pictureWidth-1, height-1) +
 		p.String() + "</svg>\n"
+}
+
+// mostMetrics is how many metrics a picture has.
+const mostMetrics = 8
+
+// metrics writes a line for each metric below the pods, with the values of both revisions. It
+// returns where the next line would be.
+func (p *picture) metrics(r *Release, y int) int {
+	if r.Analysis == nil {
+		return y
+	}
+	for i := range r.Analysis.Metrics {
+		if i == mostMetrics {
+			p.line(`<text x="%d" y="%d" class="faint">and %d more metrics</text>`, pictureMargin, y+5, len(r.Analysis.Metrics)-i)
+			return y + 28
+		}
+		m := &r.Analysis.Metrics[i]
+		p.line(`<text x="%d" y="%d" font-weight="650">%s</text>`, pictureMargin, y+5, text(clippedTo(m.Name, 20)))
+		p.line(`<text x="%d" y="%d" class="%s">%s</text>`, pictureMargin+nameWidth, y+5, m.Tone, text(clippedTo(m.Line(), 80)))
+		y += 28
+	}
+	return y
 }
 
 // picture collects the elements of an SVG.

@@ -22,11 +22,12 @@ type Release struct {
 	// NewerCommit is a commit that has come, and whose release has not begun.
 	NewerCommit string `json:"newerCommit,omitempty"`
 	// Missing says what of the release could not be read: source, workload, events.
-	Missing []string   `json:"missing,omitempty"`
-	Git     *SourceRow `json:"git,omitempty"`
-	History []Record   `json:"history,omitempty"`
-	Events  []Event    `json:"events,omitempty"`
-	Ahead   *Ahead     `json:"ahead,omitempty"`
+	Missing  []string   `json:"missing,omitempty"`
+	Git      *SourceRow `json:"git,omitempty"`
+	Analysis *Analysis  `json:"analysis,omitempty"`
+	History  []Record   `json:"history,omitempty"`
+	Events   []Event    `json:"events,omitempty"`
+	Ahead    *Ahead     `json:"ahead,omitempty"`
 }
 
 // Set is a ReplicaSet of the Deployment.
@@ -51,6 +52,8 @@ type Record struct {
 	Start     *metav1.Time            `json:"start,omitempty"`
 	End       *metav1.Time            `json:"end,omitempty"`
 	Approvals []v1alpha1.StepApproval `json:"approvals,omitempty"`
+	// Analysis has the last verdict of each metric.
+	Analysis []Evidence `json:"analysis,omitempty"`
 }
 
 // Event is an event of the release or its source.
@@ -68,7 +71,7 @@ func NewRelease(s *Facts) *Release {
 	br := s.Release
 	r := &Release{
 		Row: NewRow(br), Images: s.Images(), Plan: s.Steps(), Sets: []Set{}, Next: s.Next(),
-		Failed: br.Status.FailedRevision, Deletion: cli.DeletionOf(br), Ahead: s.Ahead(),
+		Failed: br.Status.FailedRevision, Deletion: cli.DeletionOf(br), Analysis: s.Analysis(), Ahead: s.Ahead(),
 	}
 	if commit := cli.CommitOf(br); commit != "" && commit != br.Spec.Commit {
 		r.NewerCommit = br.Spec.Commit
@@ -91,7 +94,9 @@ func NewRelease(s *Facts) *Release {
 	}
 	for i := range br.Status.History {
 		h := &br.Status.History[i]
-		r.History = append(r.History, Record{h.Revision, h.Commit, string(h.Outcome), h.Rollback, h.StartTime, &h.EndTime, h.Approvals})
+		r.History = append(r.History, Record{
+			h.Revision, h.Commit, string(h.Outcome), h.Rollback, h.StartTime, &h.EndTime, h.Approvals, EvidenceOf(h.Analysis),
+		})
 	}
 	return r
 }

@@ -59,9 +59,10 @@ func fixtures() map[string]func(*view.Facts) {
 			at.Phase, at.FailedRevision, at.FailedCommit, at.Reason = v1alpha1.PhaseCompleted, "5584f4c7df", f.Release.Spec.Commit, "RolledBack"
 			at.UpdateRevision = at.StableRevision
 		},
-		"new":     func(f *view.Facts) { f.Release.Status = v1alpha1.BatchReleaseStatus{}; f.Deployment, f.Sets = nil, nil },
-		"refused": func(f *view.Facts) { f.Source = &clitest.Sources()[1] },
-		"alone":   func(f *view.Facts) { f.Source, f.Release.Spec.Commit, f.Release.Labels = nil, "", nil },
+		"measured": func(f *view.Facts) { clitest.Measure(f.Release) },
+		"new":      func(f *view.Facts) { f.Release.Status = v1alpha1.BatchReleaseStatus{}; f.Deployment, f.Sets = nil, nil },
+		"refused":  func(f *view.Facts) { f.Source = &clitest.Sources()[1] },
+		"alone":    func(f *view.Facts) { f.Source, f.Release.Spec.Commit, f.Release.Labels = nil, "", nil },
 	}
 }
 

@@ -92,6 +92,62 @@ export interface ReleaseRecord {
   start?: string;
   end?: string;
   approvals?: Approval[];
+  analysis?: Evidence[];
+}
+
+export interface Evidence {
+  name: string;
+  background?: boolean;
+  step: number;
+  verdict: string;
+  reason?: string;
+  update?: string;
+  stable?: string;
+}
+
+export interface Window {
+  n: number;
+  from?: string;
+  to: string;
+  update?: number;
+  stable?: number;
+  updateText?: string;
+  stableText?: string;
+  reason?: string;
+  message?: string;
+}
+
+export interface Metric {
+  name: string;
+  background?: boolean;
+  verdict?: string;
+  reason?: string;
+  message?: string;
+  tone: Tone;
+  kind: "proportion" | "value" | "check";
+  update?: string;
+  stable?: string;
+  p?: string;
+  recorded?: boolean;
+  max?: { text: string; value: number };
+  min?: { text: string; value: number };
+  compare?: string;
+  planned?: number;
+  count: number;
+  unknown?: number;
+  pending?: string;
+  windows: Window[];
+}
+
+export interface Analysis {
+  step: number;
+  verdict?: string;
+  reason?: string;
+  message?: string;
+  tone: Tone;
+  observes?: boolean;
+  metrics: Metric[];
+  earlier?: Evidence[];
 }
 
 export interface ClusterEvent {
@@ -131,6 +187,7 @@ export interface Release extends Row {
   newerCommit?: string;
   missing?: string[];
   git?: Source;
+  analysis?: Analysis;
   history?: ReleaseRecord[];
   events?: ClusterEvent[];
   ahead?: { podSeconds: number; measured: boolean; moments: Moment[] };

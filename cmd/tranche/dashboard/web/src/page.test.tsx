@@ -27,6 +27,39 @@ test("a release at its gate says what opens it", () => {
   }
 });
 
+test("a gate that measures shows both revisions, and a gap where there is no value", () => {
+  const release = fixtures.get("measured")!;
+  const html = render(<ReleasePage name="shop/web" state={{ ...empty(), release }} />);
+  for (const text of ["Analysis of step 1", "fails", "new 4.0 % (82/2044)", "stable 0.1 % (24/18420)", "max 2%", "Windows 1 to 4 of 5", "unknown: provider unavailable",
+    "The next window has no answer yet", "errors passes", "errors fails"]) {
+    assert.ok(html.includes(text), text);
+  }
+  const line = html.match(/<path d="([^"]*)" class="update"/)![1];
+  assert.match(line, /^M[\d. ]+L[\d. ]+M[\d. ]+$/); // the third window of four has no point
+  assert.ok(!/NaN|Infinity|undefined/.test(html));
+});
+
+test("any values can be drawn", () => {
+  const release = structuredClone(fixtures.get("measured")!);
+  const metric = release.analysis!.metrics[0];
+  const draw = (edit: (m: typeof metric) => void) => {
+    const m = structuredClone(metric);
+    edit(m);
+    const html = render(<ReleasePage name="shop/web" state={{ ...empty(), release: { ...release, analysis: { ...release.analysis!, metrics: Array.from({ length: 30 }, (_, i) => ({ ...m, name: m.name + i })) } } }} />);
+    assert.ok(!/NaN|Infinity|undefined/.test(html));
+    return html;
+  };
+  const windows = (n: number, update?: number, stable?: number) =>
+    Array.from({ length: n }, (_, i) => ({ n: i + 1, to: "2026-07-01T12:00:00Z", update, stable }));
+  draw((m) => (m.windows = windows(100, 0, 0)));
+  draw((m) => (m.windows = windows(1, 1e300, -1e300)));
+  draw((m) => (m.windows = windows(3)));
+  draw((m) => ((m.windows = windows(3, -5, -7)), (m.max = undefined)));
+  draw((m) => ((m.windows = windows(2)), (m.max = m.min = undefined)));
+  draw((m) => ((m.windows = []), (m.max = { text: "-1", value: -1 })));
+  assert.ok(!draw((m) => ((m.name = "<img src=x>"), (m.windows[2].message = "<script>"))).includes("<img"));
+});
+
 test("a state follows its messages", () => {
   const row = fixtures.get("waiting") as Row;
   const id = { kind: "releases" as const, namespace: "shop", name: "web" };

@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { byName, filterOf, keyOf, matches, person, queryOf, short, tag, waits, type Filter, type Problem, type Release, type Row, type Source, type State } from "./model";
 import { Decide } from "./act";
+import { Analysis } from "./analysis";
 import { Ago, Badge, Command, Empty, reasonText, Share, Status, Track, useClock } from "./parts";
 import { Ahead, Pods, Steps, Timeline } from "./pictures";
 import { go, releasePath } from "./route";
@@ -285,6 +286,7 @@ export function ReleasePage({ name, state }: { name: string; state: State }) {
         <Steps release={r} />
         {!r.missing?.includes("workload") && <Pods release={r} />}
       </section>
+      {r.analysis && r.analysis.metrics.length > 0 && <Analysis analysis={r.analysis} />}
       <div class="columns">
         <div>
           <Next release={r} />

@@ -1,3 +1,4 @@
+import { Verdicts } from "./analysis";
 import { lasts, person, short, tag, type PodSet, type Release, type ReleaseRecord, type Step } from "./model";
 
 const gateText = (s: Step) => (s.gate === "pause" ? `pause ${lasts((s.pauseSeconds ?? 0) * 1000)}` : s.gate === "none" ? "" : s.gate);
@@ -180,6 +181,7 @@ export function Timeline({ history, now }: { history: ReleaseRecord[]; now: numb
                       <time dateTime={r.end}>{new Date(r.end).toLocaleString([], { dateStyle: "short", timeStyle: "short" })}</time>
                     </span>
                   )}
+                  {r.analysis && <Verdicts list={r.analysis} />}
                 </td>
               </tr>
             );
