@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -105,7 +106,7 @@ func (s *Server) actions(ctx context.Context, f *view.Facts) *Actions {
 		if verb == commit.Approve {
 			offered.Step = a.Step
 		}
-		if err := errors.Join(a.Refusal(f.Release, f.Source), sameAuthor(f, verb, author)); err != nil {
+		if err := errors.Join(a.Refusal(f.Release, f.Source), sameAuthor(f, verb, author), opensByMetrics(f.Release, verb)); err != nil {
 			offered.Refused = err.Error()
 		} else if verb == commit.Approve {
 			made.Forge = forgePage(f)
@@ -140,6 +141,19 @@ func sameAuthor(f *view.Facts, verb commit.Verb, author string) error {
 	return errors.New("you wrote the change, and its author may not approve it (spec.approvals.distinctAuthor)")
 }
 
+// opensByMetrics refuses an approval of a gate that its metrics alone open. A plain approval
+// does not override them.
+func opensByMetrics(br *v1alpha1.BatchRelease, verb commit.Verb) error {
+	strategy, i := &br.Spec.Strategy, int(br.Status.CurrentStepIndex)
+	if verb != commit.Approve || i >= len(strategy.Steps) || strategy.Steps[i].Analysis == nil || strategy.Steps[i].Analysis.Approval {
+		return nil
+	}
+	if a := strategy.Analysis; a == nil || a.Mode == v1alpha1.AnalysisObserve {
+		return nil
+	}
+	return errors.New("its metrics open this gate; only an approval with spec.override lets it open without them")
+}
+
 // forgePage returns the page of a forge for a new file with the approval; empty: the forge
 // has none, or is not known. An approval that has to be signed is not made there.
 func forgePage(f *view.Facts) string {
@@ -147,16 +161,42 @@ func forgePage(f *view.Facts) string {
 	if err != nil || f.Signs(true) || (at.Scheme != "https" && at.Scheme != "ssh") {
 		return ""
 	}
-	repository := strings.TrimSuffix(strings.Trim(at.Path, "/"), ".git")
-	file := f.ApprovalPath()
+	page := url.URL{Scheme: "https", Host: at.Host}
+	if at.Scheme == "ssh" { // its port is not that of the page
+		page.Host = at.Hostname()
+	}
+	repository := "/" + strings.TrimSuffix(strings.Trim(at.Path, "/"), ".git")
+	file, branch := f.ApprovalPath(), f.Source.Spec.Ref.Branch
 	text := cli.ApprovalFile(f.Release, f.Release.Status.CurrentStepIndex)
-	switch at.Hostname() {
+	switch forgeOf(at.Hostname()) {
+	case "github":
+		page.Path, page.RawQuery = repository+"/new/"+branch, url.Values{"filename": {file}, "value": {text}}.Encode()
+	case "gitlab":
+		page.Path, page.RawQuery = repository+"/-/new/"+branch, url.Values{"file_name": {file}, "content": {text}}.Encode()
+	case "gitea":
+		page.Path = repository + "/_new/" + path.Join(branch, path.Dir(file))
+		page.RawQuery = url.Values{"filename": {path.Base(file)}, "value": {text}}.Encode()
+	default:
+		return ""
+	}
+	return page.String()
+}
+
+// forgeOf returns which forge serves a host, by the name that it has; empty: not known.
+func forgeOf(host string) string {
+	switch strings.ToLower(host) {
 	case "github.com":
-		return "https://github.com/" + repository + "/new/" + f.Source.Spec.Ref.Branch + "?" +
-			url.Values{"filename": {file}, "value": {text}}.Encode()
-	case "gitlab.com":
-		return "https://gitlab.com/" + repository + "/-/new/" + f.Source.Spec.Ref.Branch + "?" +
-			url.Values{"file_name": {file}, "content": {text}}.Encode()
+		return "github"
+	case "codeberg.org":
+		return "gitea"
+	}
+	for label := range strings.SplitSeq(strings.ToLower(host), ".") {
+		switch label {
+		case "gitlab", "gitea":
+			return label
+		case "forgejo":
+			return "gitea"
+		}
 	}
 	return ""
 }
