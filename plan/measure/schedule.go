@@ -65,16 +65,21 @@ func Minimum(m *v1alpha1.Metric) int32 {
 
 // NeededSamples is the least number of values on each side with which a comparison can be
 // significant. With n values a side, the smallest p-value is 1 divided by the number of ways to
-// choose n of 2n. The last judgement has nine tenths of 1 - confidence at least.
+// choose n of 2n. The last judgement has nine tenths of 1 - confidence at least. It has eight
+// tenths if the window may be judged after it.
 func NeededSamples(m *v1alpha1.Metric) int32 {
 	confidence := 0.95
 	if m.Compare.Confidence != "" {
 		confidence, _ = Number(m.Compare.Confidence)
 	}
+	least := (1 - confidence) * 0.9
+	if m.Compare.Prove || m.Max != nil || m.Min != nil {
+		least = (1 - confidence) * 0.8
+	}
 	ways := 1.0
 	for n := int32(1); n < 100; n++ {
 		ways = ways * float64(2*(2*n-1)) / float64(n)
-		if 1/ways < (1-confidence)*0.9 {
+		if 1/ways < least {
 			return n
 		}
 	}

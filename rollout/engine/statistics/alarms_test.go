@@ -102,6 +102,84 @@ func TestProportions_FalseAlarmsOfOtherConfidences(t *testing.T) {
 	}
 }
 
+// growing is evidence that comes, window by window.
+type growing func(r *rand.Rand, n int) func(statistics.Rule) statistics.Evidence
+
+// passes counts releases that pass with proof though the harm is exactly By. It does so by the rule,
+// and by one that takes each judgement for the only one. Windows grow for five times as long as planned.
+func passes(t *testing.T, rule statistics.Rule, evidence growing) (alarms, int) {
+	t.Helper()
+	const planned, runs = 5, 1000
+	r := rand.New(rand.NewPCG(16, 17))
+	rule.Prove = true
+	var a alarms
+	for range runs {
+		ruled, naive, over := false, false, false
+		for n := 1; n <= 5*planned && !over; n++ {
+			of := evidence(r, n)
+			if at := rule.At(n, planned); !ruled {
+				says := at.Judge(of(at), n, planned)
+				ruled, over = says == statistics.Pass, says == statistics.Fail
+			}
+			naive = naive || n >= planned && of(rule).Most <= rule.By
+		}
+		if ruled {
+			a.rule++
+		}
+		if naive {
+			a.naive++
+		}
+	}
+	return a, runs
+}
+
+// An update revision that is worse by exactly By passes a proof no more often than the confidence
+// allows. That holds however often its window grows and is judged again.
+func TestProof_FalsePasses(t *testing.T) {
+	proportions := func(part int) (statistics.Rule, growing) {
+		const base, by = 0.05, 0.05
+		var bad, stable float64
+		ofUpdate, ofStable := newBinomial(part, base+by), newBinomial(part, base)
+		return statistics.Rule{By: by, Confidence: 0.9}, func(r *rand.Rand, n int) func(statistics.Rule) statistics.Evidence {
+			if n == 1 {
+				bad, stable = 0, 0
+			}
+			bad, stable = bad+ofUpdate.draw(r), stable+ofStable.draw(r)
+			u, _ := statistics.NewProportion(bad, float64(n*part))
+			s, _ := statistics.NewProportion(stable, float64(n*part))
+			return func(rule statistics.Rule) statistics.Evidence { return rule.Proportions(u, s) }
+		}
+	}
+	samples := func() (statistics.Rule, growing) {
+		var update, stable []float64
+		return statistics.Rule{By: 1, Confidence: 0.9}, func(r *rand.Rand, n int) func(statistics.Rule) statistics.Evidence {
+			if n == 1 {
+				update, stable = nil, nil
+			}
+			for range 2 {
+				update, stable = append(update, 1+r.NormFloat64()), append(stable, r.NormFloat64())
+			}
+			u, _ := statistics.NewSamples(update)
+			s, _ := statistics.NewSamples(stable)
+			return func(rule statistics.Rule) statistics.Evidence { return rule.Samples(u, s) }
+		}
+	}
+	judge := func(name string, rule statistics.Rule, of growing) {
+		a, runs := passes(t, rule, of)
+		ruled, naive := float64(a.rule)/float64(runs), float64(a.naive)/float64(runs)
+		t.Logf("%s: %v pass, and %v without the rule", name, ruled, naive)
+		if ruled > 0.1 || ruled < 0.02 || naive < 0.15 {
+			t.Errorf("%s: %v of the worse revisions pass, and %v without the rule", name, ruled, naive)
+		}
+	}
+	for _, part := range []int{20, 200} {
+		rule, of := proportions(part)
+		judge("proportions", rule, of)
+	}
+	rule, of := samples()
+	judge("samples", rule, of)
+}
+
 // Samples without ties, whose ranks say all of any distribution, and with many.
 func TestSamples_FalseAlarms(t *testing.T) {
 	for name, draw := range map[string]func(r *rand.Rand) float64{

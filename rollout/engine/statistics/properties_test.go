@@ -12,7 +12,7 @@ import (
 func TestNewProportion_Refuses(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, c := range []struct{ count, total float64 }{
-		{nan, 5}, {1, nan}, {nan, nan}, {inf, inf}, {1, inf}, {-inf, 5}, {-1, 5}, {1, -5}, {6, 5}, {5.2, 5.1}, {1, 2e12},
+		{nan, 5}, {1, nan}, {nan, nan}, {inf, inf}, {1, inf}, {-inf, 5}, {-1, 5}, {1, -5}, {6, 5}, {5.2, 5.1}, {1, 2e12}, {5.00001, 5},
 	} {
 		if p, err := statistics.NewProportion(c.count, c.total); err == nil {
 			t.Errorf("%v of %v is taken as %v", c.count, c.total, p)
@@ -22,6 +22,9 @@ func TestNewProportion_Refuses(t *testing.T) {
 		if _, err := statistics.NewProportion(0, total); !errors.Is(err, statistics.ErrEmpty) {
 			t.Errorf("0 of %v: %v", total, err)
 		}
+	}
+	if p, err := statistics.NewProportion(0.1+0.2+2.2, 2.5); err != nil || p.Rate() != 1 { // 2.5000000000000004
+		t.Errorf("where all requests fail: %v, %v", p, err)
 	}
 	if rate := proportion(t, 2.6, 10.4).Rate(); rate != 0.3 {
 		t.Errorf("2.6 of 10.4 is %v, not 3 of 10", rate)
@@ -258,6 +261,16 @@ func TestSamples_RelativeBy(t *testing.T) {
 	stable := samples(t, []float64{-90, -100, -110, -100})
 	if e := rule.Samples(stable, stable); e.By != 20 {
 		t.Errorf("20 %% of -100 is %v", e.By)
+	}
+}
+
+// A window that grows has the levels of one with proof.
+func TestLevel_Grows(t *testing.T) {
+	grows, proof := statistics.Rule{Confidence: 0.95, Grows: true}, statistics.Rule{Confidence: 0.95, Prove: true}
+	for n := range 20 {
+		if a, b := grows.Level(n+1, 5), proof.Level(n+1, 5); a != b {
+			t.Errorf("judgement %d: %v, and %v with proof", n+1, a, b)
+		}
 	}
 }
 

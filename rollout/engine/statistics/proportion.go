@@ -22,12 +22,12 @@ func NewProportion(count, total float64) (Proportion, error) {
 	switch {
 	case !(count >= 0 && total >= 0) || math.IsInf(count, 0) || math.IsInf(total, 0): // NaN, too
 		return Proportion{}, fmt.Errorf("%v of %v is not a proportion", count, total)
-	case count > total:
+	case count > total*(1+1e-9): // sums of the same series may differ in their last digits
 		return Proportion{}, fmt.Errorf("%v is more than the total %v", count, total)
 	case total > largest:
 		return Proportion{}, fmt.Errorf("a total of %v is above %v", total, largest)
 	}
-	p := Proportion{math.Round(count), math.Round(total)}
+	p := Proportion{math.Round(min(count, total)), math.Round(total)}
 	if p.total == 0 {
 		return Proportion{}, ErrEmpty
 	}

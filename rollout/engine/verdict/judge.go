@@ -38,8 +38,8 @@ type Case struct {
 	Status *v1alpha1.MetricStatus
 	// Planned is the number of measurements that the duration needs.
 	Planned int32
-	// Earlier is the record of the metric at earlier steps of this release; nil without one.
-	// The stable revision's values there count where it has too few now.
+	// Earlier is the record of the same question at earlier steps of this release; nil without
+	// one. The stable revision's values there count where it has too few now.
 	Earlier *v1alpha1.MetricRecord
 }
 
@@ -156,7 +156,7 @@ func limits(m *v1alpha1.Metric) string {
 func (c *Case) proportion() Judgement {
 	m, least := c.Metric, float64(measure.Minimum(c.Metric))
 	update, stable := parseSum(c.Status.Update), parseSum(c.Status.Stable)
-	recorded := m.Compare != nil && stable.total < least && c.Earlier != nil && c.Earlier.SpecHash == c.Status.SpecHash
+	recorded := m.Compare != nil && stable.total < least && c.Earlier != nil
 	if recorded {
 		stable = stable.plus(parseSum(c.Earlier.StableTotal))
 	}
@@ -208,7 +208,7 @@ func (c *Case) decide(message, breaks string, stableBreaks bool, compared statis
 func (c *Case) values() Judgement {
 	m := c.Metric
 	update, stable := numbers(c.Status.UpdateValues), numbers(c.Status.StableValues)
-	recorded := m.Compare != nil && len(stable) < int(measure.Minimum(m)) && c.Earlier != nil && c.Earlier.SpecHash == c.Status.SpecHash
+	recorded := m.Compare != nil && len(stable) < int(measure.Minimum(m)) && c.Earlier != nil
 	if recorded {
 		stable = append(numbers(c.Earlier.StableValues), stable...)
 	}
@@ -266,24 +266,27 @@ func (c *Case) compare(enough bool, evidence func(statistics.Rule) (statistics.E
 	if c.Metric.Compare == nil || !enough {
 		return statistics.Undecided, ""
 	}
-	r := RuleOf(c.Metric)
+	n, planned := int(c.Status.Count), int(c.Planned)
+	if c.Status.Background { // it has no last judgement
+		planned = 0
+	}
+	r := RuleOf(c.Metric).At(n, planned)
 	e, err := evidence(r)
 	if err != nil {
 		return statistics.Undecided, ""
 	}
 	p := fmt.Sprintf("%.2g", e.P)
-	if c.Status.Background { // it has no last judgement
-		if r.Judge(e, int(c.Status.Count), 0) == statistics.Fail {
-			return statistics.Fail, p
-		}
-		return statistics.Pass, p
+	says := r.Judge(e, n, planned)
+	if c.Status.Background && says != statistics.Fail {
+		says = statistics.Pass
 	}
-	return r.Judge(e, int(c.Status.Count), int(c.Planned)), p
+	return says, p
 }
 
 // RuleOf returns the statistical rule of a metric that compares.
 func RuleOf(m *v1alpha1.Metric) statistics.Rule {
 	r := statistics.Rule{Worse: statistics.Higher, Confidence: 0.95, Prove: m.Compare.Prove}
+	r.Grows = m.Max != nil || m.Min != nil // StableFailsToo keeps the verdict open
 	if m.Compare.Worse == v1alpha1.WorseLower {
 		r.Worse = statistics.Lower
 	}
