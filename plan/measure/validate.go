@@ -19,6 +19,9 @@ const (
 	maxStepValues   = 500
 	// shortestInterval is that of a metric, and of an analysis.
 	shortestInterval = 10 * time.Second
+	// The longest ones. Sums of a few of these are far from the largest duration.
+	longestInterval = 24 * time.Hour
+	longestDuration = 720 * time.Hour
 )
 
 // Validate checks what a plan measures, as far as a plan tells it by itself.
@@ -87,8 +90,8 @@ func validateStepAnalyses(s *v1alpha1.BatchStrategy, at *field.Path) field.Error
 		if step.Pause != nil {
 			errs = append(errs, field.Forbidden(at.Index(i).Child("pause"), "pause and analysis exclude each other; an analysis has a duration"))
 		}
-		if a.Duration.Duration < shortestInterval {
-			errs = append(errs, field.Invalid(where.Child("duration"), a.Duration.Duration.String(), "must be at least 10s"))
+		if d := a.Duration.Duration; d < shortestInterval || d > longestDuration {
+			errs = append(errs, field.Invalid(where.Child("duration"), d.String(), "must be from 10s to 720h"))
 		}
 		if a.Approval && i == len(s.Steps)-1 {
 			errs = append(errs,
@@ -153,14 +156,14 @@ func misfitsStep(m *v1alpha1.Metric, of time.Duration) string {
 	planned := Planned(m, of)
 	values := planned * PerWindow(m)
 	switch need := Minimum(m); {
-	case Timed(m):
-		return ""
-	case WarmUp(m)+Interval(m) > of:
-		return fmt.Sprintf("warmUp and one interval, %s, are longer than the duration of %s", WarmUp(m)+Interval(m), of)
+	case !Timed(m) && WarmUp(m) > of-Interval(m):
+		return fmt.Sprintf("warmUp of %s and one interval of %s are longer than the duration of %s", WarmUp(m), Interval(m), of)
 	case HasTotal(m):
 		return ""
 	case values > maxMetricValues:
 		return fmt.Sprintf("has %d values in %s, above %d; measure less often", values, of, maxMetricValues)
+	case Timed(m):
+		return ""
 	case values < need:
 		return fmt.Sprintf("has %d values in %s, and needs %d to be judged; measure longer, or more often", values, of, need)
 	case m.Compare != nil && need < NeededSamples(m):
@@ -187,7 +190,6 @@ func ValidateMetrics(metrics []v1alpha1.Metric, at *field.Path) field.ErrorList 
 
 func validateMetric(m *v1alpha1.Metric, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	add := func(child, value, fact string) { errs = append(errs, field.Invalid(at.Child(child), value, fact)) }
 	if providers(m) != 1 {
 		return field.ErrorList{field.Required(at, "must have exactly one of prometheus, web, job and datadog")}
 	}
@@ -203,19 +205,27 @@ func validateMetric(m *v1alpha1.Metric, at *field.Path) field.ErrorList {
 	if (m.Web != nil) != (m.Condition != "") {
 		errs = append(errs, field.Required(at.Child("condition"), "is required with web, and is for web alone"))
 	}
-	if Interval(m) < shortestInterval {
-		add("interval", Interval(m).String(), "must be at least 10s")
-	}
-	if d := Delay(m); d < 0 || d > 10*time.Minute {
-		add("delay", d.String(), "must be from 0s to 10m")
-	}
-	if WarmUp(m) < 0 {
-		add("warmUp", WarmUp(m).String(), "must not be negative")
-	}
+	errs = append(errs, validateTimes(m, at)...)
 	errs = append(errs, validateEnum(at.Child("scope"), m.Scope, v1alpha1.ScopeRevision, v1alpha1.ScopeDeployment)...)
 	errs = append(errs, validateEnum(at.Child("noData"), m.NoData, v1alpha1.NoDataUnknown, v1alpha1.NoDataZero)...)
 	errs = append(errs, validateProvider(m, at)...)
 	return append(errs, validateComparison(m, at)...)
+}
+
+// validateTimes checks the schedule of a metric.
+func validateTimes(m *v1alpha1.Metric, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	add := func(child, value, fact string) { errs = append(errs, field.Invalid(at.Child(child), value, fact)) }
+	if d := Interval(m); d < shortestInterval || d > longestInterval {
+		add("interval", d.String(), "must be from 10s to 24h")
+	}
+	if d := Delay(m); d < 0 || d > 10*time.Minute {
+		add("delay", d.String(), "must be from 0s to 10m")
+	}
+	if d := WarmUp(m); d < 0 || d > longestInterval {
+		add("warmUp", d.String(), "must be from 0s to 24h")
+	}
+	return errs
 }
 
 // providers counts those that a metric names.

@@ -100,7 +100,7 @@ const (
 type StepAnalysis struct {
 	// duration is how long the metrics are measured. It is counted from when the step's
 	// pods are available.
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="must be at least 10s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('720h')",message="must be from 10s to 720h"
 	// +required
 	Duration metav1.Duration `json:"duration"`
 
@@ -172,7 +172,7 @@ type Metric struct {
 	Scope MetricScope `json:"scope,omitempty"`
 
 	// interval is the length of one window, and the time between two measurements.
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="must be at least 10s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('24h')",message="must be from 10s to 24h"
 	// +kubebuilder:default="1m0s"
 	// +optional
 	Interval *metav1.Duration `json:"interval,omitempty"`
@@ -185,7 +185,7 @@ type Metric struct {
 	Count int32 `json:"count,omitempty"`
 
 	// warmUp is the time before the first window begins.
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must not be negative"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="must be from 0s to 24h"
 	// +optional
 	WarmUp *metav1.Duration `json:"warmUp,omitempty"`
 

@@ -61,6 +61,9 @@ type Measurement struct {
 	ZeroIfEmpty bool
 	// Condition judges the answer of a web metric.
 	Condition string
+	// Recorded: the stable revision has values of earlier steps. They count where it has no
+	// traffic in the window.
+	Recorded bool
 	// Values are the placeholders of the update side, by name: revision, commit, step.
 	Values map[string]string
 }

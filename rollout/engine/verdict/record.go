@@ -15,6 +15,11 @@ import (
 const (
 	// maxValues is how many values of a metric are kept on each side.
 	maxValues = 120
+	// valueDigits is how many digits of a value are kept: a limit of 99.999 needs five of them.
+	valueDigits = 10
+	// rounding is how much a part may exceed its whole. If all requests fail, the sums of the
+	// same series differ in their last digits.
+	rounding = 1 + 1e-9
 	// maxMessage is the length of a message of an answer in status.
 	maxMessage = 256
 )
@@ -48,8 +53,12 @@ func Record(m *v1alpha1.Metric, st *v1alpha1.MetricStatus, of *Measurement, a *M
 	st.StableValues = lastOf(append(st.StableValues, valuesOf(a.Stable)...), kept)
 }
 
+// idle are the reasons for which a revision without traffic has no value.
+var idle = map[string]bool{NoData: true, NotANumber: true, TotalIsZero: true}
+
 // missing returns why an answer is not counted; nil: it is. An answer about the stable
-// revision may be missing unless the metric compares.
+// revision may be missing unless the metric compares. At the last step it may be if there was no
+// traffic: then those of earlier steps count.
 func missing(m *v1alpha1.Metric, of *Measurement, a *Measured) *v1alpha1.UnknownReason {
 	if r := unusable(m, a.Update); r != nil {
 		return r
@@ -58,6 +67,9 @@ func missing(m *v1alpha1.Metric, of *Measurement, a *Measured) *v1alpha1.Unknown
 		return nil
 	}
 	r := unusable(m, a.Stable)
+	if r != nil && of.Recorded && idle[r.Reason] {
+		return nil
+	}
 	if r != nil {
 		r.Message = cut("stable revision: " + r.Message)
 	}
@@ -94,7 +106,7 @@ func unusable(m *v1alpha1.Metric, a *Answer) *v1alpha1.UnknownReason {
 	switch s := parseSum(a.Values[0] + "/" + a.Total); {
 	case s.total == 0:
 		return &v1alpha1.UnknownReason{Reason: TotalIsZero, Message: "total is 0"}
-	case s.count < 0 || s.total < 0 || s.count > s.total:
+	case s.count < 0 || s.total < 0 || s.count > s.total*rounding:
 		return &v1alpha1.UnknownReason{Reason: BadAnswer, Message: cut(s.String() + " is not a proportion")}
 	}
 	return nil
@@ -127,7 +139,7 @@ func valuesOf(a *Answer) []string {
 	values := make([]string, 0, len(a.Values))
 	for _, v := range a.Values {
 		if isFinite(v) {
-			values = append(values, format(number(v)))
+			values = append(values, strconv.FormatFloat(number(v), 'g', valueDigits, 64))
 		}
 	}
 	return values

@@ -131,7 +131,7 @@ func (t *Track) Next(st *v1alpha1.MetricStatus, of Release) *Measurement {
 	}
 	a := &Measurement{
 		Key: key, Account: of.Account, Condition: m.Condition, ZeroIfEmpty: m.NoData == v1alpha1.NoDataZero,
-		Values: of.values(of.Update, of.Revision, t.Status.Step, measure.Interval(m)),
+		Values: of.values(of.Update, of.Revision, t.Status.Step, measure.Interval(m)), Recorded: t.baseline(st) != nil,
 	}
 	a.From, a.To, a.At = measure.Window(m, t.start(st), n)
 	a.Update = newQuestion(m, a.Values)
@@ -187,12 +187,21 @@ func (t *Track) Follow(answers []Measured, of Release) {
 // judge sets the verdict of a metric.
 func (t *Track) judge(st *v1alpha1.MetricStatus) {
 	m := t.Metric(st.Name)
-	c := Case{Metric: m, Status: st, Planned: t.planned(m, st)}
-	if t.Last && !st.Background {
-		c.Earlier = Earlier(t.Status, st.Name)
-	}
-	j := Judge(c)
+	j := Judge(Case{Metric: m, Status: st, Planned: t.planned(m, st), Earlier: t.baseline(st)})
 	st.Verdict, st.Reason, st.Message, st.P, st.Recorded = j.Verdict, j.Reason, j.Message, j.P, j.Recorded
+}
+
+// baseline returns the record of a metric whose stable values count at the step; nil without
+// one. Values of another question do not count.
+func (t *Track) baseline(st *v1alpha1.MetricStatus) *v1alpha1.MetricRecord {
+	if !t.Last || st.Background {
+		return nil
+	}
+	r := Earlier(t.Status, st.Name)
+	if r == nil || r.SpecHash != st.SpecHash || r.StableTotal == "" && len(r.StableValues) == 0 {
+		return nil
+	}
+	return r
 }
 
 // Earlier returns the record of a metric of earlier steps; nil without one.
@@ -256,6 +265,7 @@ func (t *Track) conclude() {
 			open = append(open, st.Message)
 		}
 	}
+	open = append(open, t.unmeasured()...)
 	switch {
 	case len(failing) > 0:
 		s.Verdict, s.Reason, s.Message = v1alpha1.VerdictFail, MetricsFail, join(failing)
@@ -266,6 +276,26 @@ func (t *Track) conclude() {
 	default:
 		s.Verdict, s.Reason, s.Message = v1alpha1.VerdictPass, Passed, join(t.messages())
 	}
+}
+
+// unmeasured says which metrics have no status. Without one, and without any metric, nothing
+// has passed.
+func (t *Track) unmeasured() (list []string) {
+	lacks := func(names []string, background bool) {
+		for _, name := range names {
+			if !slices.Contains(t.Overridden, name) && !slices.ContainsFunc(t.Status.Metrics, func(st v1alpha1.MetricStatus) bool {
+				return st.Name == name && st.Background == background
+			}) {
+				list = append(list, name+noValue)
+			}
+		}
+	}
+	lacks(t.StepMetrics(), false)
+	lacks(t.Plan.Background, true)
+	if t.Step != nil && len(t.StepMetrics()) == 0 {
+		list = append(list, "the step has no metric")
+	}
+	return list
 }
 
 func (t *Track) messages() []string {
