@@ -170,6 +170,9 @@ func (m *measuredWorld) wrote(t *testing.T, before, w *world) {
 			t.Fatalf("I13: rolled back with %d bad answers\npath %s\nfrom %s\nto   %s", bad, w.path, before, w)
 		}
 	}
+	if !overridden {
+		m.checkEnd(t, before, w)
+	}
 	passes := bad == 0 && (good >= 2 || m.unknownMay(plan, v1alpha1.UnknownPass))
 	if measuredGateOpened(w, was) && !passes && !overridden {
 		t.Fatalf("I11: the gate of step %d opened with %d good and %d bad answers\npath %s\nfrom %s\nto   %s",
@@ -203,6 +206,21 @@ func (m *measuredWorld) store(w, before *world) {
 		m.log = append(slices.Clone(m.log), measuredAnswer{a.Revision, a.Commit, a.Metric, a.Step, a.Round, a.N, value})
 	}
 	m.answers, m.override = nil, m.override && w.status.CurrentStepIndex == before.status.CurrentStepIndex
+}
+
+// checkEnd fails if a release has ended though the background had a bad answer about it.
+func (m *measuredWorld) checkEnd(t *testing.T, before, w *world) {
+	t.Helper()
+	s := &w.status
+	observes := w.spec.Strategy.Analysis.Mode == v1alpha1.AnalysisObserve
+	if s.Phase != v1alpha1.PhaseFinalizing || before.status.Phase == s.Phase || s.RollingBack || observes {
+		return
+	}
+	if slices.ContainsFunc(m.log, func(a measuredAnswer) bool {
+		return a.step < 0 && a.value == valueBad && a.revision == s.UpdateRevision && a.commit == s.UpdateCommit
+	}) {
+		t.Fatalf("the release ends though a background metric fails\npath %s\nfrom %s\nto   %s", w.path, before, w)
+	}
 }
 
 // evidence counts the good and the bad answers about the step that a status is at.
@@ -246,6 +264,7 @@ func TestExploreAnalysis(t *testing.T) {
 		"observe":          {Mode: v1alpha1.AnalysisObserve, OnFailure: v1alpha1.FailureRollback, OnUnknown: v1alpha1.UnknownRollback},
 		"background":       {Background: []string{"errors"}},
 		"background, back": {OnFailure: v1alpha1.FailureRollback, Background: []string{"errors"}},
+		"background alone": {Background: []string{"errors"}}, // at the last step
 	}
 	for name, a := range policies {
 		for n := int32(1); n <= 2; n++ {
@@ -256,7 +275,11 @@ func TestExploreAnalysis(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s N=%d bounds %v", name, n, bounds), func(t *testing.T) {
 					t.Parallel()
-					start := withAnalysis(newWorld(n, bounds[0], bounds[1], "1", "100%"), a, 0, 1)
+					measured := []int{0, 1}
+					if name == "background alone" {
+						measured = measured[:1]
+					}
+					start := withAnalysis(newWorld(n, bounds[0], bounds[1], "1", "100%"), a, measured...)
 					start.brought, start.measured.unknowns = 1, 1
 					e := &exploration{t: t, most: 1, seen: map[string]bool{}, ending: map[string]bool{},
 						changes: []change{bring(0), approve(0), override()}}

@@ -23,14 +23,17 @@ func StepAnalysis(p *Position) *v1alpha1.StepAnalysis {
 }
 
 // AwaitsVerdict reports whether the last step is not to be ended yet: its analysis has not
-// passed. Until then one other pod stays, if there may be one. With only the goal active the
+// passed, or a metric in the background fails. Until then one other pod stays, if there may be one. With only the goal active the
 // native controller would bring the goal to a new N by itself (H26).
 func (p *Position) AwaitsVerdict() bool {
 	last := len(p.Spec.Strategy.Steps) - 1
-	if !Acts(p) || int(p.Status.CurrentStepIndex) < last || StepAnalysis(p) == nil {
-		return false
-	}
 	s := p.Status.Analysis
+	switch {
+	case !Acts(p) || int(p.Status.CurrentStepIndex) < last:
+		return false
+	case StepAnalysis(p) == nil:
+		return p.fails()
+	}
 	return s == nil || s.Verdict != v1alpha1.VerdictPass || s.Step != p.Status.CurrentStepIndex || s.StartTime == nil
 }
 
