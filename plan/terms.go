@@ -37,7 +37,9 @@ type termsContent struct {
 	Analysis   json.RawMessage `json:"analysis,omitempty"`
 	Deployment string          `json:"deployment"`
 	// Governed is false where no plan governs the Deployment; absent where one does.
-	Governed                *bool                `json:"governed,omitempty"`
+	Governed *bool `json:"governed,omitempty"`
+	// Jobs are digests of what the metrics of job run, by the name of the CronJob.
+	Jobs                    map[string]string    `json:"jobs,omitempty"`
 	MinReadySeconds         *int32               `json:"minReadySeconds,omitempty"`
 	OnFailure               string               `json:"onFailure,omitempty"`
 	ProgressDeadlineSeconds int32                `json:"progressDeadlineSeconds,omitempty"`
@@ -82,19 +84,23 @@ func (t Terms) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Terms returns those of a plan with its Deployment.
-func (r *Release) Terms() Terms {
-	return NewTerms(r.Deployment.GetNamespace(), r.Deployment.GetName(), &r.Plan.Spec.Strategy, r.Strategy, r.MinReadySeconds)
+// Terms returns those of a plan with its Deployment. They lack the Jobs: these are in the set.
+func (r *Release) Terms() Terms { return r.terms(nil) }
+
+func (r *Release) terms(jobs map[string]string) Terms {
+	return NewTerms(r.Deployment.GetNamespace(), r.Deployment.GetName(), &r.Plan.Spec.Strategy, r.Strategy, r.MinReadySeconds, jobs)
 }
 
 // NewTerms returns the terms of a Deployment that a plan with this strategy governs.
-// A nil strategy of the Deployment has the API server's defaults.
-func NewTerms(namespace, name string, s *v1alpha1.BatchStrategy, own *appsv1.DeploymentStrategy, minReadySeconds int32) Terms {
+// A nil strategy of the Deployment has the API server's defaults. The jobs are as [Set.Jobs] has them.
+func NewTerms(
+	namespace, name string, s *v1alpha1.BatchStrategy, own *appsv1.DeploymentStrategy, minReadySeconds int32, jobs map[string]string,
+) Terms {
 	c := termsContent{
 		Analysis: measure.CanonicalAnalysis(s), Deployment: namespace + "/" + name, MinReadySeconds: &minReadySeconds,
 		OnFailure:               string(cmp.Or(s.OnFailure, v1alpha1.FailureHold)),
 		ProgressDeadlineSeconds: v1alpha1.DefaultProgressDeadlineSeconds,
-		Strategy:                boundsOf(own),
+		Strategy:                boundsOf(own), Jobs: jobs,
 	}
 	if s.ProgressDeadlineSeconds != nil {
 		c.ProgressDeadlineSeconds = *s.ProgressDeadlineSeconds
@@ -148,13 +154,54 @@ func boundsOf(s *appsv1.DeploymentStrategy) *termsBounds {
 func (s *Set) Terms(namespace, name string) Terms {
 	k := key{kindDeployment, namespace, name}
 	if i, ok := s.governed[k]; ok {
-		return s.Releases[i].Terms()
+		r := &s.Releases[i]
+		return r.terms(s.Jobs(namespace, &r.Plan.Spec.Strategy))
 	}
 	no := false
 	return encodeTerms(termsContent{
 		Deployment: namespace + "/" + name, Governed: &no,
 		Removed: !slices.ContainsFunc(s.Objects, func(o Object) bool { return o.key() == k }),
 	})
+}
+
+// Jobs returns digests of what the metrics of job run, by the name of the CronJob. Each is the
+// SHA-256 of its spec.jobTemplate, as it is rendered, in canonical JSON. A Job decides about a gate
+// as a query does. It is nil without such a metric.
+func (s *Set) Jobs(namespace string, of *v1alpha1.BatchStrategy) map[string]string {
+	if of.Analysis == nil {
+		return nil
+	}
+	var jobs map[string]string
+	for _, m := range of.Analysis.Metrics {
+		if m.Job == nil {
+			continue
+		}
+		if jobs == nil {
+			jobs = map[string]string{}
+		}
+		jobs[m.Job.From] = s.JobDigest(namespace, m.Job.From)
+	}
+	return jobs
+}
+
+// JobDigest returns the digest of what a CronJob runs; empty: the set has no such CronJob.
+func (s *Set) JobDigest(namespace, name string) string {
+	at := slices.IndexFunc(s.Objects, func(o Object) bool { return o.key() == key{kindCronJob, namespace, name} })
+	if at < 0 {
+		return ""
+	}
+	template, _, _ := unstructured.NestedFieldNoCopy(s.Objects[at].Object, "spec", "jobTemplate")
+	sum := sha256.Sum256(measure.CanonicalJSON(template))
+	return hex.EncodeToString(sum[:])
+}
+
+// Jobs returns the digests of what metrics of job run, by the name of the CronJob.
+func (t Terms) Jobs() map[string]string {
+	c, err := t.content()
+	if err != nil {
+		return nil
+	}
+	return c.Jobs
 }
 
 // Govern reports whether the terms are of a Deployment that a plan governs.
@@ -254,7 +301,7 @@ type Kept struct {
 }
 
 // Under returns the set with other terms for some Deployments, and without the
-// Deployments of another list, nor their plans. All else stays as the set has it:
+// objects of another list, nor the plans of Deployments among them. All else stays as the set has it:
 // the pod template, spec.replicas, and spec.paused of the plan. Deployments that the
 // set does not have are left out.
 func (s *Set) Under(kept []Kept, without []Object) (*Set, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -112,6 +113,8 @@ func (g *governor) govern(ctx context.Context) (*Governed, error) {
 	}
 	result := &Governed{Keeps: inventory.Set{}}
 	var kept []plan.Kept
+	var jobs []plan.Object
+	var withheld []string
 	for _, key := range g.deployments(records) {
 		record, ok := records[key]
 		then := g.state.Set.Terms(key.Namespace, key.Name)
@@ -143,6 +146,8 @@ func (g *governor) govern(ctx context.Context) (*Governed, error) {
 			result.Plans = append(result.Plans, record)
 			result.Unapproved = append(result.Unapproved, g.problem(c))
 			g.keepObjects(result, key, record)
+			others, names := g.keepJobs(result, key, record)
+			jobs, withheld = append(jobs, others...), append(withheld, names...)
 		case then.Govern():
 			result.Plans = append(result.Plans, g.record(key, then))
 			result.Used = append(result.Used, used)
@@ -152,7 +157,8 @@ func (g *governor) govern(ctx context.Context) (*Governed, error) {
 		}
 	}
 	g.keepAround(result)
-	without := g.withhold(result, records)
+	without := append(g.withhold(result, records), jobs...)
+	result.Withheld = append(result.Withheld, withheld...)
 	result.Set, err = g.state.Set.Under(kept, without)
 	return result, err
 }
@@ -242,7 +248,8 @@ func (g *governor) addLive(ctx context.Context, br *v1alpha1.BatchRelease, recor
 		return fmt.Errorf("getting Deployment %s: %w", key, err)
 	}
 	g.live[key] = br
-	terms := plan.NewTerms(key.Namespace, key.Name, &br.Spec.Strategy, br.Spec.DeploymentStrategy, d.Spec.MinReadySeconds)
+	terms := plan.NewTerms(key.Namespace, key.Name, &br.Spec.Strategy, br.Spec.DeploymentStrategy, d.Spec.MinReadySeconds,
+		g.state.Set.Jobs(key.Namespace, &br.Spec.Strategy)) // what they ran before is not known
 	since := g.sinceOf(g.source.Status.AppliedCommit)
 	records[key] = v1alpha1.GoverningPlan{Deployment: key.String(), Name: br.Name, Terms: string(terms), Since: since}
 	return nil
@@ -303,6 +310,33 @@ func (g *governor) keepObjects(result *Governed, key client.ObjectKey, record v1
 	result.Keeps.Add(inventory.Entry{GVK: gvk, Namespace: key.Namespace, Name: record.Name})
 	result.Withheld = append(result.Withheld, "the removal of "+e.String())
 }
+
+// keepJobs keeps the CronJobs that the metrics of a governing plan run. It returns those of the
+// commit that run something else: until the change is approved they are not applied. The names
+// say what is withheld.
+func (g *governor) keepJobs(result *Governed, key client.ObjectKey, record v1alpha1.GoverningPlan) (others []plan.Object, names []string) {
+	governing := plan.Terms(record.Terms).Jobs()
+	for _, name := range slices.Sorted(maps.Keys(governing)) {
+		if g.state.Set.JobDigest(key.Namespace, name) == governing[name] {
+			continue
+		}
+		e := inventory.Entry{GVK: batchv1.SchemeGroupVersion.WithKind(cronJobKind.Kind), Namespace: key.Namespace, Name: name}
+		if _, kept := result.Keeps[e.ID()]; kept { // by the plan of another Deployment
+			continue
+		}
+		result.Keeps.Add(e)
+		removed := "the removal of "
+		for _, o := range g.state.Set.Objects {
+			if o.GroupVersionKind().GroupKind() == cronJobKind && o.GetNamespace() == key.Namespace && o.GetName() == name {
+				others, removed = append(others, o), ""
+			}
+		}
+		names = append(names, removed+e.String())
+	}
+	return others, names
+}
+
+var cronJobKind = schema.GroupKind{Group: batchv1.GroupName, Kind: "CronJob"}
 
 // keepAround keeps what a governed Deployment would go with: its namespace, and with
 // the kind of its plan, the plan.

@@ -131,7 +131,7 @@ func (m *move) sameTerms(deployment *apply.Target) bool {
 	ready, _, _ := unstructured.NestedInt64(deployment.Live.Object, "spec", "minReadySeconds")
 	minReady := int32(ready) //nolint:gosec // the API server has checked it
 	spec := &m.now.Spec
-	now := plan.NewTerms(m.now.Namespace, spec.WorkloadRef.Name, &spec.Strategy, spec.DeploymentStrategy, minReady)
+	now := plan.NewTerms(m.now.Namespace, spec.WorkloadRef.Name, &spec.Strategy, spec.DeploymentStrategy, minReady, nil)
 	return m.release.Terms() == now
 }
 
