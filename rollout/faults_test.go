@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,10 +21,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout"
+	"github.com/tranche-dev/tranche/rollout/analysis"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -48,6 +53,7 @@ type story struct {
 	writes int      // more than the story takes
 	end    string   // tag that runs in the end
 	want   []string // the history, newest first
+	says   string   // what is measured of v2 at the first step; empty: nothing
 }
 
 var stories = []story{
@@ -55,6 +61,13 @@ var stories = []story{
 	{name: "rollback", second: "v1", end: "v1", want: []string{"RolledBack"}, writes: 30},
 	{name: "supersession", second: "v3", end: "v3", want: []string{"Completed", "Superseded"}, writes: 30},
 	{name: "two releases", second: "v3", after: true, end: "v3", want: []string{"Completed", "Completed"}, writes: 42},
+}
+
+// measuredStories are of releases whose first gate measures.
+var measuredStories = []story{
+	{name: "passes", says: saysPass, end: "v2", want: []string{"Completed"}, writes: 30},
+	{name: "fails", says: saysFail, end: "v1", want: []string{"RolledBack"}, writes: 33},
+	{name: "is silent, and passes", says: saysLater, end: "v2", want: []string{"Completed"}, writes: 34},
 }
 
 var fullFaults = flag.Bool("full", false, "every fault at every write of every story, and chaos for minutes")
@@ -72,6 +85,7 @@ type faultCase struct {
 	dead bool
 
 	brought string
+	begun   bool // v2 has had a pod
 	done    bool
 }
 
@@ -171,12 +185,16 @@ func playFaults(t *testing.T, cases map[string]*faultCase) {
 	c := clustertest.Shared(t)
 	ns := c.Namespace(t)
 	w := c.Watch(t, ns)
-	p := &faultPlay{T: t, c: c, ns: ns, cases: cases}
+	p := &faultPlay{T: t, c: c, ns: ns, cases: cases, oracle: newOracle(t, cases)}
 	p.install()
-	stop := startControllerIn(t, c, ns, func(next http.RoundTripper) http.RoundTripper { return &faultyTransport{next, cases} })
+	start := func(wrap ...transport.WrapperFunc) (stop func()) {
+		o := rollout.Options{Concurrent: 50, Analysis: analysis.Options{MayReach: func(netip.Addr) error { return nil }}}
+		return startReconciler(t, c, ns, o, func(*ctrl.Options) {}, wrap...)
+	}
+	stop := start(func(next http.RoundTripper) http.RoundTripper { return &faultyTransport{next, cases} })
 	p.until("every story to end, or its controller to be dead", func(c *faultCase) bool { return c.done || c.isDead() })
 	stop()
-	startControllerIn(t, c, ns)
+	start()
 	p.until("every story to end", func(c *faultCase) bool { return c.done })
 	p.judge()
 	if t.Failed() {
@@ -200,6 +218,7 @@ type faultPlay struct {
 	c     *clustertest.Cluster
 	ns    string
 	cases map[string]*faultCase
+	*oracle
 
 	releases map[string]v1alpha1.BatchRelease
 	sizes    map[string]map[string]int32 // by case and tag
@@ -230,7 +249,7 @@ func (p *faultPlay) install() {
 		if c := p.cases[name]; c.second != "" && !c.after {
 			gate.Duration = time.Hour // the second tag comes at the gate
 		}
-		p.must(p.c.Client.Create(p.Context(), &v1alpha1.BatchRelease{
+		br := &v1alpha1.BatchRelease{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.ns},
 			Spec: v1alpha1.BatchReleaseSpec{
 				WorkloadRef: v1alpha1.WorkloadReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
@@ -239,7 +258,12 @@ func (p *faultPlay) install() {
 					{Replicas: intstr.FromInt32(1), Pause: &v1alpha1.Pause{Duration: gate}}, {Replicas: intstr.FromString("100%")},
 				}},
 			},
-		}))
+		}
+		if p.cases[name].says != "" {
+			br.Spec.Strategy.Steps[0].Pause = nil
+			p.measure(&br.Spec.Strategy)
+		}
+		p.must(p.c.Client.Create(p.Context(), br))
 	}
 }
 
@@ -260,6 +284,7 @@ func (p *faultPlay) until(what string, enough func(*faultCase) bool) {
 		var open []string
 		for _, c := range p.cases {
 			p.goOn(c)
+			p.judgeMoves(p.T, c, p.sizes[c.name])
 			if !enough(c) {
 				br := p.releases[c.name]
 				open = append(open, fmt.Sprintf("%s: %s %s: %s; sizes %v", c, br.Status.CurrentStepState, br.Status.Reason, br.Status.Message, p.sizes[c.name]))
@@ -315,9 +340,17 @@ func (p *faultPlay) goOn(c *faultCase) {
 		p.bring(c, &br, "v2")
 	case c.brought == "v2" && c.second != "" && (!c.after && sizes["v2"] > 0 || c.after && rests && sizes["v2"] == 2):
 		p.bring(c, &br, c.second)
-	case c.brought == c.end && rests:
+	case c.ends(rests, at.Reason):
 		c.done = len(sizes) == 1 && sizes[c.end] == 2
 	}
+}
+
+// ends reports whether a story is at its end, if its pods are.
+func (c *faultCase) ends(rests bool, reason string) bool {
+	if c.says == saysFail {
+		return c.brought == "v2" && reason == v1alpha1.ReasonRolledBack
+	}
+	return c.brought == c.end && rests
 }
 
 func (p *faultPlay) bring(c *faultCase, br *v1alpha1.BatchRelease, tag string) {
@@ -354,6 +387,7 @@ func (p *faultPlay) judge() {
 		if !slices.Equal(got, c.want) {
 			p.Errorf("%s: history %v, want %v", c, got, c.want)
 		}
+		p.judgeQuestions(p.T, c)
 		if c.hit != "" {
 			hit[string(c.fault)+" "+c.hit]++
 		}
