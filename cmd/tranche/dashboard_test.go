@@ -46,22 +46,7 @@ func TestDashboard_ShowsTheThreeGestures(t *testing.T) {
 	list.IsClean("Waiting")
 	list.Picture("waiting", false)
 
-	// The page shows the change first, and the person commits it.
-	before := s.run(s.bare, "git", "rev-parse", "main")
-	page.Clicks("button", "Approve step 0")
-	page.Sees("dialog", "Commits as Ada <ada@example.org> to main", "+++ b/approvals/web.yaml", "+ step: 0")
-	page.IsClean("the dialog")
-	page.Picture("approve", false)
-	if now := s.run(s.bare, "git", "rev-parse", "main"); now != before {
-		t.Errorf("main is at %s before the person has agreed", now)
-	}
-	page.Clicks("button", "Commit and push")
-	page.Sees("dialog", "Pushed to main of origin.")
-	want := "Ada <ada@example.org>|Ada|Approve step 0 of web|" + before
-	if got := s.run(s.bare, "git", "log", "-1", "--format=%an <%ae>|%cn|%s|%P", "main"); got != want {
-		t.Errorf("the commit is %q", got)
-	}
-	page.Clicks("button", "Close")
+	decides(s, page, "Approve step 0", "Approve step 0 of web", "+++ b/approvals/web.yaml", "+ step: 0")
 	page.Sees("main", "5 of 10 pods run", "Waiting for approval", "Ada")
 	page.Sees("section.hero", "5/5")
 	page.IsClean("Release")
@@ -69,10 +54,27 @@ func TestDashboard_ShowsTheThreeGestures(t *testing.T) {
 
 	shows(list, s, url)
 
+	decides(s, page, "Pause", "Pause web", "release.yaml", "+ paused: true")
+	page.Sees("main", "Paused", "Resume the plan")
+	list.Sees("main", "Resume the plan")
+	decides(s, page, "Resume", "Resume web", "release.yaml", "- paused: true")
+	page.Sees("main", "5 of 10 pods run", "Waiting for approval")
+
 	s.run(s.clone, "git", "revert", "--no-edit", v2)
 	s.run(s.clone, "git", "push", "--quiet")
 	page.Sees("main", "Complete", "rolled back")
 	list.Sees("main", "Nothing waits for you.")
+
+	s.replace("deployment.yaml", ":v1", ":v3")
+	s.push("web: v3")
+	page.Sees("main", "2 of 10 pods run", "Waiting for approval", "v3")
+	decides(s, page, "Roll back", `Revert "web: v3"`, "deployment.yaml", "web:v3", "+ image: registry.example.org/web:v1")
+	page.Sees("section.hero", "10/10")
+	page.Sees("main", "Complete")
+	list.Sees("main", "Nothing waits for you.")
+	if text := s.run(s.bare, "git", "show", "main:deployment.yaml"); !strings.Contains(text, "web:v1\n") {
+		t.Errorf("the branch brings:\n%s", text)
+	}
 	for _, at := range []*clitest.Tab{list, page} {
 		var stayed bool
 		if at.Runs("globalThis.unloaded === true", &stayed); !stayed {
@@ -81,6 +83,26 @@ func TestDashboard_ShowsTheThreeGestures(t *testing.T) {
 		at.IsClean(at.Name)
 	}
 	page.Picture("complete", true)
+}
+
+// decides clicks an action. The page shows the change first, and then the person commits it.
+func decides(s *env, page *clitest.Tab, button, subject string, diff ...string) {
+	s.Helper()
+	before := s.run(s.bare, "git", "rev-parse", "main")
+	page.Clicks("button", button)
+	page.Sees("dialog", append([]string{"Commits as Ada <ada@example.org> to main"}, diff...)...)
+	page.IsClean("the dialog of " + button)
+	page.Picture(strings.ToLower(strings.Fields(button)[0]), false)
+	if now := s.run(s.bare, "git", "rev-parse", "main"); now != before {
+		s.Errorf("main is at %s before the person has agreed", now)
+	}
+	page.Clicks("button", "Commit and push")
+	page.Sees("dialog", "Pushed to main of origin.")
+	want := "Ada <ada@example.org>|Ada|" + subject + "|" + before
+	if got := s.run(s.bare, "git", "log", "-1", "--format=%an <%ae>|%cn|%s|%P", "main"); got != want {
+		s.Errorf("the commit is %q, want %q", got, want)
+	}
+	page.Clicks("button", "Close")
 }
 
 // shows opens the page on a telephone, in the dark. Then it lets the stream be cut while a
