@@ -71,6 +71,7 @@ func TestDashboard_ShowsTheThreeGestures(t *testing.T) {
 	decides(s, page, "Roll back", `Revert "web: v3"`, "deployment.yaml", "web:v3", "+ image: registry.example.org/web:v1")
 	page.Sees("section.hero", "10/10")
 	page.Sees("main", "Complete")
+	page.Sees(".timeline", "in steps,", "at gates", "rolled back")
 	list.Sees("main", "Nothing waits for you.")
 	if text := s.run(s.bare, "git", "show", "main:deployment.yaml"); !strings.Contains(text, "web:v1\n") {
 		t.Errorf("the branch brings:\n%s", text)

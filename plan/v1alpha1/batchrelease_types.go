@@ -459,6 +459,11 @@ type BatchReleaseStatus struct {
 	// +listType=atomic
 	// +optional
 	Approvals []StepApproval `json:"approvals,omitempty"`
+	// stepTimes has the times of the steps that are done, in the release under way.
+	// +kubebuilder:validation:MaxItems=30
+	// +listType=atomic
+	// +optional
+	StepTimes []StepTimes `json:"stepTimes,omitempty"`
 	// approval is spec.approval as the controller first saw it.
 	// +optional
 	Approval *ObservedApproval `json:"approval,omitempty"`
@@ -512,6 +517,17 @@ type StepApproval struct {
 	// reason is that of the override.
 	// +optional
 	Reason string `json:"reason,omitempty"`
+}
+
+// StepTimes has the times of a step.
+type StepTimes struct {
+	// step is the step.
+	Step int32 `json:"step"`
+	// availableTime is when its pods were available.
+	AvailableTime metav1.Time `json:"availableTime"`
+	// openTime is when its gate opened. It is empty where the release ended at the gate.
+	// +optional
+	OpenTime *metav1.Time `json:"openTime,omitempty"`
 }
 
 // ObservedApproval is an approval, and the steps that it is for.
@@ -573,6 +589,11 @@ type ReleaseRecord struct {
 	// +listType=atomic
 	// +optional
 	Approvals []StepApproval `json:"approvals,omitempty"`
+	// stepTimes has the times of the steps that had their pods.
+	// +kubebuilder:validation:MaxItems=30
+	// +listType=atomic
+	// +optional
+	StepTimes []StepTimes `json:"stepTimes,omitempty"`
 	// analysis has the last verdict of each metric.
 	// +kubebuilder:validation:MaxItems=24
 	// +listType=atomic

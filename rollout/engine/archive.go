@@ -6,6 +6,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/gates"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 	"github.com/tranche-dev/tranche/rollout/engine/verdict"
 )
 
@@ -28,16 +29,15 @@ func archiveCurrent(d *draft) {
 }
 
 func (d *draft) archive(outcome v1alpha1.ReleaseOutcome) {
+	position.TimeStep(&d.Status, d.Time(), false)
 	record := v1alpha1.ReleaseRecord{
 		Revision: d.Status.UpdateRevision, Commit: d.Status.UpdateCommit, Outcome: outcome,
 		StartTime: d.Status.StartTime, EndTime: *d.Time(), Approvals: d.Status.Approvals, Rollback: d.Status.RollingBack,
-		Analysis: verdict.History(d.Status.Analysis, d.Spec.Strategy.Analysis),
+		Analysis: verdict.History(d.Status.Analysis, d.Spec.Strategy.Analysis), StepTimes: d.Status.StepTimes,
 	}
 	d.spend()
 	d.Status.History = append([]v1alpha1.ReleaseRecord{record}, d.Status.History...)
-	if len(d.Status.History) > keptReleases {
-		d.Status.History = d.Status.History[:keptReleases]
-	}
+	d.Status.History = d.Status.History[:min(len(d.Status.History), keptReleases)]
 }
 
 // spend notes that the release has ended: its approvals open no gate again (I5).
@@ -79,9 +79,8 @@ func completeRelease(d *draft) {
 		d.Status.CurrentStepIndex = int32(len(d.Spec.Strategy.Steps) - 1)
 		d.setState(v1alpha1.StepCompleted)
 	}
-	d.Status.CurrentStepReplicas, d.Status.ProgressTime, d.Status.StartTime = nil, nil, nil
+	d.Status.CurrentStepReplicas, d.Status.ProgressTime, d.Status.StartTime, d.Status.Analysis, d.Status.StepTimes = nil, nil, nil, nil, nil
 	d.Status.Approvals, d.Status.RequestedApproval, d.Status.BestAvailableReplicas, d.Status.RollingBack = nil, nil, 0, false
-	d.Status.Analysis = nil
 	d.Status.OpenedReplicas, d.Status.BeganFull, d.Status.CurrentStepTarget, d.Status.CurrentStepLostSeconds = nil, false, 0, 0
 	d.Status.StableRevision, d.Status.UpdateRevision = d.Goal.Name, d.Goal.Name
 	d.Status.UpdateTemplateDigest, d.Status.UpdateCommit = d.Goal.ID, d.Spec.Commit

@@ -34,7 +34,7 @@ func beginRelease(d *draft) {
 	d.Status.UpdateTemplateDigest = d.Goal.ID
 	d.Status.UpdateCommit = d.Spec.Commit
 	d.Status.StartTime = d.Time()
-	d.Status.Approvals, d.Status.Analysis = nil, nil
+	d.Status.Approvals, d.Status.StepTimes, d.Status.Analysis = nil, nil, nil
 	d.Status.BeganFull = !d.Status.RollingBack && d.RunsAll()
 	d.enterFirst()
 	switch {

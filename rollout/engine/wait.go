@@ -29,10 +29,9 @@ func decideGate(d *draft) {
 	}
 }
 
-// timeGate lets the time of the step's own gate run from when the release waits there.
-// Before that the release waits at a gate before the step, which an edit has raised. No
-// pause of the step runs then. One begins when the gate before it is gone, as it is if N
-// has shrunk.
+// timeGate lets the time of the step's own gate run from when the release waits there. Before
+// that the release waits at a gate before the step, which an edit has raised. No pause of the
+// step runs then. One begins when the gate before it is gone, as it is if N has shrunk.
 func timeGate(d *draft) {
 	switch {
 	case d.Capped():
@@ -54,6 +53,7 @@ func passGate(d *draft, g *gates.Gate) {
 	if g.Reason != "" {
 		d.event(g.Reason, g.Message)
 	}
+	position.TimeStep(&d.Status, d.Time(), true)
 	verdict.RecordAll(d.Status.Analysis, d.Spec.Strategy.Analysis)
 	verdict.Restart(d.Status.Analysis, gates.OverrideOf(&d.Position))
 	d.Status.OpenedReplicas = d.OpenTo(next)

@@ -44,7 +44,10 @@ func Release() *v1alpha1.BatchRelease {
 			Approvals: []v1alpha1.StepApproval{{Step: 0, Commit: "90f3b1d00aa0", By: "Ada <ada@example.org>", Time: *Before(5 * time.Minute)}},
 			History: []v1alpha1.ReleaseRecord{
 				{Revision: "58d874c89d", Commit: "0011223344556677", Outcome: v1alpha1.OutcomeCompleted, StartTime: Before(26 * time.Hour),
-					EndTime: *Before(25 * time.Hour), Approvals: []v1alpha1.StepApproval{
+					EndTime: *Before(25 * time.Hour), StepTimes: []v1alpha1.StepTimes{
+						{Step: 0, AvailableTime: *Before(1555 * time.Minute), OpenTime: Before(1525 * time.Minute)},
+						{Step: 1, AvailableTime: *Before(1520 * time.Minute), OpenTime: Before(1505 * time.Minute)}},
+					Approvals: []v1alpha1.StepApproval{
 						{Step: 0, By: "cluster", Time: *Before(25 * time.Hour)},
 						{Step: 1, Commit: "aabbccddeeff", By: "Bea <bea@example.org>", Time: *Before(25 * time.Hour)}}},
 				{

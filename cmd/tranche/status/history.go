@@ -119,6 +119,8 @@ type HistoryEntry struct {
 	StartTime *metav1.Time            `json:"startTime,omitempty"`
 	EndTime   *metav1.Time            `json:"endTime,omitempty"`
 	Approvals []v1alpha1.StepApproval `json:"approvals,omitempty"`
+	// StepTimes has the times of the steps that had their pods.
+	StepTimes []v1alpha1.StepTimes `json:"stepTimes,omitempty"`
 	// Analysis has the last verdict of each metric, with the values of both revisions.
 	Analysis []view.Evidence `json:"analysis,omitempty"`
 }
@@ -143,6 +145,7 @@ func historyOf(list []v1alpha1.BatchRelease, since time.Time) *History {
 			now := entry
 			now.Revision, now.Commit, now.Outcome = s.UpdateRevision, s.UpdateCommit, OutcomeUnderWay
 			now.Rollback, now.StartTime, now.Approvals = s.RollingBack, s.StartTime, s.Approvals
+			now.StepTimes = view.TimesOf(s)
 			if s.Analysis != nil {
 				now.Analysis = view.EvidenceOf(s.Analysis.Records)
 			}
@@ -156,6 +159,7 @@ func historyOf(list []v1alpha1.BatchRelease, since time.Time) *History {
 			then := entry
 			then.Revision, then.Commit, then.Outcome = r.Revision, r.Commit, string(r.Outcome)
 			then.Rollback, then.StartTime, then.EndTime, then.Approvals = r.Rollback, r.StartTime, &r.EndTime, r.Approvals
+			then.StepTimes = r.StepTimes
 			then.Analysis = view.EvidenceOf(r.Analysis)
 			then.Author = recordedAuthor(br, then.Commit)
 			h.Items = append(h.Items, then)
@@ -304,6 +308,9 @@ func (e *HistoryEntry) outcome() string {
 	}
 	if e.StartTime != nil && e.EndTime != nil {
 		text += " after " + duration.HumanDuration(e.EndTime.Sub(e.StartTime.Time))
+		if at := view.AtGates(e.StepTimes, e.EndTime.Time); at > 0 {
+			text += ", " + duration.HumanDuration(at) + " of it at gates"
+		}
 	}
 	if e.Rejected != nil {
 		text += ", rejected by " + e.Rejected.By + ": " + e.Rejected.Reason

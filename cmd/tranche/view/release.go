@@ -1,6 +1,9 @@
 package view
 
 import (
+	"slices"
+	"time"
+
 	appsv1 "k8s.io/api/apps/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +55,9 @@ type Record struct {
 	Start     *metav1.Time            `json:"start,omitempty"`
 	End       *metav1.Time            `json:"end,omitempty"`
 	Approvals []v1alpha1.StepApproval `json:"approvals,omitempty"`
+	// StepTimes has the times of the steps that had their pods. A gate without an end is one
+	// at which the release waits, or at which it ended.
+	StepTimes []v1alpha1.StepTimes `json:"stepTimes,omitempty"`
 	// Analysis has the last verdict of each metric.
 	Analysis []Evidence `json:"analysis,omitempty"`
 }
@@ -89,16 +95,37 @@ func NewRelease(s *Facts) *Release {
 	if at := &br.Status; at.Phase != "" && at.Phase != v1alpha1.PhaseCompleted {
 		r.History = append(r.History, Record{
 			Revision: at.UpdateRevision, Commit: at.UpdateCommit, Outcome: "UnderWay", Rollback: at.RollingBack,
-			Start: at.StartTime, Approvals: at.Approvals,
+			Start: at.StartTime, Approvals: at.Approvals, StepTimes: TimesOf(at),
 		})
 	}
 	for i := range br.Status.History {
 		h := &br.Status.History[i]
 		r.History = append(r.History, Record{
-			h.Revision, h.Commit, string(h.Outcome), h.Rollback, h.StartTime, &h.EndTime, h.Approvals, EvidenceOf(h.Analysis),
+			h.Revision, h.Commit, string(h.Outcome), h.Rollback, h.StartTime, &h.EndTime, h.Approvals, h.StepTimes, EvidenceOf(h.Analysis),
 		})
 	}
 	return r
+}
+
+// TimesOf returns the times of the steps of a release under way, with the gate at which it waits.
+func TimesOf(at *v1alpha1.BatchReleaseStatus) []v1alpha1.StepTimes {
+	times := slices.Clone(at.StepTimes)
+	if at.CurrentStepState == v1alpha1.StepBlocking && at.StepStateTime != nil && at.Phase == v1alpha1.PhaseRollingUpdate {
+		times = append(times, v1alpha1.StepTimes{Step: at.CurrentStepIndex, AvailableTime: *at.StepStateTime})
+	}
+	return times
+}
+
+// AtGates returns how long a release that ended has been at its gates.
+func AtGates(times []v1alpha1.StepTimes, end time.Time) (length time.Duration) {
+	for i := range times {
+		until := end
+		if open := times[i].OpenTime; open != nil {
+			until = open.Time
+		}
+		length += max(0, until.Sub(times[i].AvailableTime.Time))
+	}
+	return length
 }
 
 func (s *Facts) newSet(rs *appsv1.ReplicaSet) Set {

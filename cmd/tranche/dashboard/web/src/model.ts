@@ -92,6 +92,7 @@ export interface ReleaseRecord {
   start?: string;
   end?: string;
   approvals?: Approval[];
+  stepTimes?: { step: number; availableTime: string; openTime?: string }[];
   analysis?: Evidence[];
 }
 
@@ -319,6 +320,34 @@ export function tag(image?: string): string {
   if (at >= 0) return image.slice(at + 1).replace("sha256:", "").slice(0, 12);
   const colon = image.lastIndexOf(":");
   return colon > image.lastIndexOf("/") ? image.slice(colon + 1) : image;
+}
+
+/** Span is a part of a release: its pods move, or it waits at the gate of a step. */
+export interface Span {
+  step: number;
+  gate: boolean;
+  from: number;
+  to: number;
+}
+
+/** spans returns the parts of a release, oldest first; none: they are not known. */
+export function spans(r: ReleaseRecord, now: number): Span[] {
+  const end = r.end ? Date.parse(r.end) : now;
+  let from = Date.parse(r.start ?? "");
+  if (!r.stepTimes?.length || Number.isNaN(from)) return [];
+  const found: Span[] = [];
+  const add = (step: number, gate: boolean, until: number) => {
+    const to = Math.min(Math.max(until, from), end);
+    if (to > from) found.push({ step, gate, from, to });
+    from = Math.max(from, to);
+  };
+  for (const t of r.stepTimes) {
+    add(t.step, false, Date.parse(t.availableTime));
+    add(t.step, true, t.openTime ? Date.parse(t.openTime) : end);
+  }
+  const last = r.stepTimes[r.stepTimes.length - 1];
+  if (last.openTime) add(last.step + 1, false, end);
+  return found;
 }
 
 /** person returns the name of an author without the address. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import render from "preact-render-to-string";
-import { apply, empty, filterOf, matches, queryOf, waits, type Release, type Row } from "./model";
+import { apply, empty, filterOf, matches, queryOf, spans, waits, type Release, type Row } from "./model";
 import { ReleasePage, Releases, Sources, Waiting } from "./pages";
 
 const noon = Date.parse("2026-07-01T12:00:00Z");
@@ -75,6 +75,19 @@ test("what waits is sorted by age", () => {
   const of = (name: string, since: string) => ({ ...row, name, since });
   const state = apply(empty(), { now: "2026-07-01T12:00:00Z", releases: [of("b", "2026-07-01T11:00:00Z"), of("a", "2026-07-01T11:30:00Z")] }, noon);
   assert.deepEqual(waits(state).map((w) => w.key), ["shop/b", "shop/a"]);
+});
+
+test("a release has its time in steps and at gates", () => {
+  const noonOf = (m: number) => new Date(noon - m * 60000).toISOString();
+  const parts = (r: object, now = noon) => spans({ revision: "r", outcome: "", ...r }, now).map((p) => [p.step, p.gate, (p.to - p.from) / 60000]);
+  const stepTimes = [{ step: 0, availableTime: noonOf(50), openTime: noonOf(30) }, { step: 1, availableTime: noonOf(30), openTime: noonOf(10) }];
+  assert.deepEqual(parts({ start: noonOf(60), end: noonOf(5), stepTimes }), [[0, false, 10], [0, true, 20], [1, true, 20], [2, false, 5]]);
+  assert.deepEqual(parts({ start: noonOf(60), stepTimes: [{ step: 0, availableTime: noonOf(50) }] }), [[0, false, 10], [0, true, 50]]);
+  assert.deepEqual(parts({ start: noonOf(60) }), []);
+  assert.deepEqual(parts({ stepTimes }), []);
+  assert.deepEqual(parts({ start: noonOf(20), end: noonOf(15), stepTimes }), [[1, true, 5]]); // the clock has jumped
+  const html = render(<ReleasePage name="shop/web" state={{ ...empty(), release: fixtures.get("waiting")! }} />);
+  assert.ok(html.includes("15 min in steps, 45 min at gates"), html.match(/[^>]*at gates[^<]*/g)?.join());
 });
 
 test("a filter survives in the URL", () => {

@@ -1,5 +1,5 @@
 import { Verdicts } from "./analysis";
-import { lasts, person, short, tag, type PodSet, type Release, type ReleaseRecord, type Step } from "./model";
+import { lasts, person, short, spans, tag, type PodSet, type Release, type ReleaseRecord, type Step } from "./model";
 
 const gateText = (s: Step) => (s.gate === "pause" ? `pause ${lasts((s.pauseSeconds ?? 0) * 1000)}` : s.gate === "none" ? "" : s.gate);
 
@@ -129,7 +129,7 @@ export function Pods({ release }: { release: Release }) {
 
 const outcomes: Record<string, string> = { UnderWay: "under way", Completed: "complete", RolledBack: "rolled back", Superseded: "superseded" };
 
-/** Timeline is the last ten releases: how long each took, and who opened its gates. */
+/** Timeline is the last ten releases: the time in steps and at gates, who opened these, and the end. */
 export function Timeline({ history, now }: { history: ReleaseRecord[]; now: number }) {
   const time = (t?: string) => (t ? Date.parse(t) : NaN);
   const length = (r: ReleaseRecord) => Math.max(0, (r.end ? time(r.end) : now) - time(r.start)) || 0;
@@ -140,7 +140,7 @@ export function Timeline({ history, now }: { history: ReleaseRecord[]; now: numb
         <thead>
           <tr>
             <th scope="col">Release</th>
-            <th scope="col">Time in its steps, with the gates that were opened</th>
+            <th scope="col">Time in steps (bars) and at gates (lines), with the gates that were opened</th>
             <th scope="col">Took</th>
             <th scope="col">End</th>
           </tr>
@@ -149,6 +149,9 @@ export function Timeline({ history, now }: { history: ReleaseRecord[]; now: numb
           {history.map((r, i) => {
             const took = length(r);
             const width = 12 + (288 * took) / longest;
+            const parts = spans(r, now);
+            const place = (t: number) => (width * (t - time(r.start))) / Math.max(1, took);
+            const sum = (gate: boolean) => lasts(parts.reduce((s, p) => s + (p.gate === gate ? p.to - p.from : 0), 0));
             const gates = (r.approvals ?? []).map((a) => ({ ...a, x: Math.min(width - 4, Math.max(4, (width * (time(a.time) - time(r.start))) / Math.max(1, took))) || 4 }));
             return (
               <tr key={i}>
@@ -158,11 +161,22 @@ export function Timeline({ history, now }: { history: ReleaseRecord[]; now: numb
                 </td>
                 <td>
                   <svg viewBox="0 0 304 22" width="304" height="22" class={`took ${r.outcome}`} aria-hidden="true">
-                    <rect y="6" width={width} height="10" rx="5" />
+                    {parts.length === 0 ? (
+                      <rect y="6" width={width} height="10" rx="5" />
+                    ) : (
+                      parts.map((p) => (
+                        <rect class={p.gate ? "at-gate" : ""} x={place(p.from)} y={p.gate ? 9.5 : 6} width={Math.max(1, place(p.to) - place(p.from))} height={p.gate ? 3 : 10} />
+                      ))
+                    )}
                     {gates.map((g) => (
                       <circle cx={g.x} cy="11" r="4" />
                     ))}
                   </svg>
+                  {parts.length > 0 && (
+                    <span class="faint gates-by">
+                      {sum(false)} in steps, {sum(true)} at gates
+                    </span>
+                  )}
                   {gates.length > 0 && (
                     <span class="faint gates-by">
                       {gates.map((g) => `step ${g.step}: ${g.by === "cluster" ? "in the cluster" : person(g.by)}${g.commit ? " " + short(g.commit) : ""}`).join(" · ")}

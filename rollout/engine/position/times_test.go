@@ -1,0 +1,50 @@
+package position_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
+)
+
+// The history has when each step had its pods, and when its gate opened.
+func TestTimeStep(t *testing.T) {
+	passed := func(available, opened *metav1.Time) []v1alpha1.StepTimes {
+		return []v1alpha1.StepTimes{{Step: 2, AvailableTime: *available, OpenTime: opened}}
+	}
+	at := func(seconds int64) *metav1.Time { return &metav1.Time{Time: time.Unix(seconds, 0).UTC()} }
+	for _, tt := range []struct {
+		reason string
+		state  v1alpha1.StepState
+		since  *metav1.Time
+		opens  bool
+		want   []v1alpha1.StepTimes
+	}{
+		{"a gate that opens", v1alpha1.StepBlocking, at(10), true, passed(at(10), at(60))},
+		{"one approved in the cluster", v1alpha1.StepCompleted, at(10), true, passed(at(10), at(60))},
+		{"one that opens with the pods", v1alpha1.StepUpgrade, at(10), true, passed(at(60), at(60))},
+		{"one before the step", v1alpha1.StepBlocking, nil, true, passed(at(60), at(60))},
+		{"the end at a gate", v1alpha1.StepBlocking, at(10), false, passed(at(10), nil)},
+		{"the end before the pods", v1alpha1.StepUpgrade, at(10), false, nil},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			s := &v1alpha1.BatchReleaseStatus{CurrentStepIndex: 2, CurrentStepState: tt.state, StepStateTime: tt.since}
+			position.TimeStep(s, at(60), tt.opens)
+			if diff := cmp.Diff(tt.want, s.StepTimes); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	s := &v1alpha1.BatchReleaseStatus{}
+	for i := range int32(60) {
+		s.CurrentStepIndex = i
+		position.TimeStep(s, at(60), true)
+	}
+	if n := len(s.StepTimes); n != 30 || s.StepTimes[n-1].Step != 59 { // as many as the API server takes
+		t.Errorf("%d steps, to %d", n, s.StepTimes[n-1].Step)
+	}
+}
