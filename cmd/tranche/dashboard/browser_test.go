@@ -20,7 +20,9 @@ import (
 
 // onPage serves the releases of a cluster that does not change by itself, to one person.
 // edit is for the release of namespace shop, whose page is returned.
-func onPage(t *testing.T, b *clitest.Browser, clone *dashboard.Clone, edit func(*v1alpha1.BatchRelease, *v1alpha1.GitSource)) (*clitest.Tab, *feed.Cluster) {
+func onPage(
+	t *testing.T, b *clitest.Browser, clone *dashboard.Clone, edit func(*v1alpha1.BatchRelease, *v1alpha1.GitSource),
+) (*clitest.Tab, *feed.Cluster) {
 	t.Helper()
 	c := newCluster(t)
 	br, gs := &v1alpha1.BatchRelease{}, &v1alpha1.GitSource{}
