@@ -236,16 +236,15 @@ func (m *measuredWorld) evidence(s *v1alpha1.BatchReleaseStatus) (good, bad int)
 		}
 	}
 	for _, a := range m.log {
-		if !of(a) || a.step >= 0 && a.round != round || seen[a] {
-			continue
-		}
-		seen[a] = true
 		switch {
-		case a.value == valueBad:
+		case !of(a) || seen[a]:
+		case a.value == valueBad: // in any round: no Fail is forgotten
 			bad++
+		case a.step >= 0 && a.round != round:
 		case a.value == valueGood && a.step >= 0:
 			good++
 		}
+		seen[a] = true
 	}
 	return good, bad
 }

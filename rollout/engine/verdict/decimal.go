@@ -45,8 +45,11 @@ func numbers(texts []string) []float64 {
 // format returns a number with at most three decimals, or six digits for a small one. Sums of
 // windows are then the same in whatever rounds they were made.
 func format(f float64) string {
-	if a := math.Abs(f); a != 0 && a < 1 {
+	switch a := math.Abs(f); {
+	case a != 0 && a < 1:
 		return strconv.FormatFloat(f, 'g', 6, 64)
+	case a > 1e15: // it has no decimals, and would have up to 308 digits
+		return strconv.FormatFloat(f, 'g', valueDigits, 64)
 	}
 	return strconv.FormatFloat(math.Round(f*1000)/1000, 'f', -1, 64)
 }

@@ -106,6 +106,29 @@ func TestMissingMetrics_DoNotPass(t *testing.T) {
 	}
 }
 
+// A number that overflows where it is added up, or would take hundreds of digits, is no value.
+func TestHugeValues(t *testing.T) {
+	for _, value := range []string{"1e301", "-1e308", "1.7976931348623157e308"} {
+		p, v := newLab(proportion()), newLab(gauge())
+		for range 3 {
+			p.give("0/" + value + "; 0/100")
+			v.give(value + "; 1")
+		}
+		for _, l := range []*lab{p, v} {
+			if m := l.metric(); m.Verdict != v1alpha1.VerdictUnknown || m.Reason != verdict.NotANumber || m.Count != 0 {
+				t.Errorf("%s of %s is %s %s: %s", value, m.Name, m.Verdict, m.Reason, m.Message)
+			}
+		}
+	}
+	l := newLab(proportion())
+	for range 3 {
+		l.give("1e200/1e299; 0/100")
+	}
+	if m := l.metric(); m.Verdict != v1alpha1.VerdictPass || len(m.Update) > 40 {
+		t.Errorf("%s is %s: %s", m.Update, m.Verdict, m.Message)
+	}
+}
+
 // If all requests fail, the part may exceed the whole in the last digit. That is a failure, and not
 // an answer that cannot be used.
 func TestAllRequestsFail(t *testing.T) {

@@ -17,6 +17,8 @@ const (
 	maxValues = 120
 	// valueDigits is how many digits of a value are kept: a limit of 99.999 needs five of them.
 	valueDigits = 10
+	// largest is the largest number that counts. Sums of a few do not overflow.
+	largest = 1e300
 	// rounding is how much a part may exceed its whole. If all requests fail, the sums of the
 	// same series differ in their last digits.
 	rounding = 1 + 1e-9
@@ -216,7 +218,8 @@ func NewRecord(m *v1alpha1.Metric, st *v1alpha1.MetricStatus, step int32, before
 	return r
 }
 
+// isFinite reports whether a text is a number that can be added up.
 func isFinite(text string) bool {
 	f, err := strconv.ParseFloat(text, 64)
-	return err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
+	return err == nil && math.Abs(f) <= largest // not NaN
 }

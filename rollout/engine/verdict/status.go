@@ -21,9 +21,10 @@ func EndStep(s *v1alpha1.AnalysisStatus) {
 	}
 }
 
-// Park forgets what is measured while the step has no pods. The records of earlier steps stay.
+// Park forgets what is measured while the step has no pods. The records of earlier steps stay. So
+// does a Fail: no scaling to zero and back lets a release try again.
 func Park(s *v1alpha1.AnalysisStatus) {
-	if s == nil {
+	if s == nil || s.Verdict == v1alpha1.VerdictFail {
 		return
 	}
 	EndStep(s)
