@@ -126,6 +126,7 @@ func TestAnalyses_Refused(t *testing.T) {
 		{"a mistake on the second line", []string{`sum by (le)`, `sum byy (le)`}, at + "[1].prometheus.query: line 2, column 7"},
 		{"an unknown placeholder", []string{`e{pod=~"$(pods)"}`, `e{pod=~"$(pod)"}`},
 			at + "[0].prometheus.query: line 1, column 22: $(pod) is not known"},
+		{"a revision in a comment", []string{`t{pod=~"$(pods)"}`, "'t # $(pods)'"}, at + "[0].prometheus.total: names no revision"},
 		{"no revision", []string{`t{pod=~"$(pods)"}`, `t`}, at + "[0].prometheus.total: names no revision"},
 		{"a range that counts windows twice", []string{`e{pod=~"$(pods)"}[$(window)]`, `e{pod=~"$(pods)"}[5m]`},
 			at + "[0].prometheus.query: line 1, column 14: the range of 5m0s is longer than interval, 1m0s"},

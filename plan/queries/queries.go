@@ -32,7 +32,7 @@ func Check(m *v1alpha1.Metric, at *field.Path) field.ErrorList {
 				place(query, offset), placeholder, strings.Join(measure.Placeholders, ", "))))
 			return
 		}
-		if m.Scope != v1alpha1.ScopeDeployment && !measure.NamesRevision(query) {
+		if m.Scope != v1alpha1.ScopeDeployment && !measure.NamesRevision(withoutComments(m, query)) {
 			errs = append(errs, field.Invalid(at.Child(name), "",
 				"names no revision; use $(pods), $(replicaset) or $(revision), or set scope: Deployment"))
 		}
@@ -53,6 +53,22 @@ func Check(m *v1alpha1.Metric, at *field.Path) field.ErrorList {
 		errs = checkWeb(m, at)
 	}
 	return errs
+}
+
+// comment is one of PromQL, or a text in quotes, which may have the sign of a comment.
+var comment = regexp.MustCompile("(?s)\"(?:[^\"\\\\]|\\\\.)*\"|'(?:[^'\\\\]|\\\\.)*'|`[^`]*`|#[^\n]*")
+
+// withoutComments returns a query of Prometheus without its comments: what they name is not asked.
+func withoutComments(m *v1alpha1.Metric, query string) string {
+	if m.Prometheus == nil {
+		return query
+	}
+	return comment.ReplaceAllStringFunc(query, func(found string) string {
+		if strings.HasPrefix(found, "#") {
+			return ""
+		}
+		return found
+	})
 }
 
 // checkWeb returns what is wrong with the placeholders and the condition of a web metric. It

@@ -81,29 +81,31 @@ func answers() map[string]answer {
 		"a hexadecimal":      {body: value("0x1p-2"), want: unknown.BadAnswer},
 		"several series": {body: fmt.Sprintf(vector, `{"metric":{"a":"1"},"value":[1,"1"]},{"metric":{"a":"2"},"value":[1,"2"]}`),
 			want: unknown.SeveralSeries},
-		"warnings":           {body: with(`"warnings":["a store did not answer"]`), want: unknown.PartialAnswer, retry: true},
-		"isPartial":          {body: with(`"isPartial":true`), want: unknown.PartialAnswer, retry: true},
-		"a native histogram": {body: fmt.Sprintf(vector, `{"metric":{},"histogram":[1,{"count":"1"}]}`), want: unknown.BadAnswer},
-		"a matrix":           {body: `{"status":"success","data":{"resultType":"matrix","result":[]}}`, want: unknown.BadAnswer},
-		"a login page":       {body: `<html>secret-in-body</html>`, want: unknown.BadAnswer, retry: true},
-		"JSON of another":    {body: `{"ok":true}`, want: unknown.BadAnswer, retry: true},
-		"two answers":        {body: value("1") + value("2"), want: unknown.BadAnswer, retry: true},
-		"nothing":            {body: ``, want: unknown.BadAnswer, retry: true},
-		"cut off":            {body: value("1")[:40], want: unknown.BadAnswer, retry: true},
-		"10 MiB":             {body: value("1") + strings.Repeat(" ", 10<<20), want: unknown.BadAnswer},
-		"an error with 200":  {body: `{"status":"error","errorType":"bad_data","error":"secret-in-body"}`, want: unknown.ProviderRefused},
-		"400":                {status: 400, body: `secret-in-body`, want: unknown.ProviderRefused},
-		"401":                {status: 401, want: unknown.ProviderRefused},
-		"404":                {status: 404, want: unknown.ProviderRefused},
-		"422":                {status: 422, want: unknown.ProviderRefused},
-		"408":                {status: 408, want: unknown.ProviderUnavailable, retry: true},
-		"429":                {status: 429, want: unknown.ProviderUnavailable, retry: true},
-		"500":                {status: 500, body: value("1"), want: unknown.ProviderUnavailable, retry: true},
-		"503":                {status: 503, want: unknown.ProviderUnavailable, retry: true},
-		"a redirect":         {status: 302, header: map[string]string{"Location": "/again"}, want: unknown.BadAnswer},
-		"a clock ahead":      {header: date(2 * time.Minute), body: value("1"), want: unknown.ClockSkew, retry: true},
-		"a clock behind":     {header: date(-2 * time.Minute), body: value("1"), want: unknown.ClockSkew, retry: true},
-		"a clock a bit off":  {header: date(20 * time.Second), body: value("1"), want: "1"},
+		"warnings":            {body: with(`"warnings":["a store did not answer"]`), want: unknown.PartialAnswer, retry: true},
+		"isPartial":           {body: with(`"isPartial":true`), want: unknown.PartialAnswer, retry: true},
+		"a native histogram":  {body: fmt.Sprintf(vector, `{"metric":{},"histogram":[1,{"count":"1"}]}`), want: unknown.BadAnswer},
+		"a matrix":            {body: `{"status":"success","data":{"resultType":"matrix","result":[]}}`, want: unknown.BadAnswer},
+		"a login page":        {body: `<html>secret-in-body</html>`, want: unknown.BadAnswer, retry: true},
+		"JSON of another":     {body: `{"ok":true}`, want: unknown.BadAnswer, retry: true},
+		"two answers":         {body: value("1") + value("2"), want: unknown.BadAnswer, retry: true},
+		"nothing":             {body: ``, want: unknown.BadAnswer, retry: true},
+		"cut off":             {body: value("1")[:40], want: unknown.BadAnswer, retry: true},
+		"10 MiB":              {body: value("1") + strings.Repeat(" ", 10<<20), want: unknown.BadAnswer},
+		"an error with 200":   {body: `{"status":"error","errorType":"bad_data","error":"secret-in-body"}`, want: unknown.ProviderRefused},
+		"an error of no type": {body: `{"status":"error","error":"secret-in-body"}`, want: unknown.ProviderRefused},
+		"a part of it":        {status: 206, body: value("1"), want: unknown.BadAnswer, retry: true},
+		"400":                 {status: 400, body: `secret-in-body`, want: unknown.ProviderRefused},
+		"401":                 {status: 401, want: unknown.ProviderRefused},
+		"404":                 {status: 404, want: unknown.ProviderRefused},
+		"422":                 {status: 422, want: unknown.ProviderRefused},
+		"408":                 {status: 408, want: unknown.ProviderUnavailable, retry: true},
+		"429":                 {status: 429, want: unknown.ProviderUnavailable, retry: true},
+		"500":                 {status: 500, body: value("1"), want: unknown.ProviderUnavailable, retry: true},
+		"503":                 {status: 503, want: unknown.ProviderUnavailable, retry: true},
+		"a redirect":          {status: 302, header: map[string]string{"Location": "/again"}, want: unknown.BadAnswer},
+		"a clock ahead":       {header: date(2 * time.Minute), body: value("1"), want: unknown.ClockSkew, retry: true},
+		"a clock behind":      {header: date(-2 * time.Minute), body: value("1"), want: unknown.ClockSkew, retry: true},
+		"a clock a bit off":   {header: date(20 * time.Second), body: value("1"), want: "1"},
 	}
 }
 
@@ -152,7 +154,8 @@ func TestPrometheus_Window(t *testing.T) {
 		asked = append(asked, r.URL.Path+" "+f.Get("query")+" "+f.Get("time")+f.Get("start")+" "+f.Get("end")+" "+f.Get("step"))
 		switch {
 		case strings.HasSuffix(r.URL.Path, "query_range"):
-			_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"matrix","result":[{"values":[[1,"0.5"],[2,"NaN"],[3,"0.75"]]}]}}`)
+			_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"matrix","result":[
+				{"values":[[%d,"0.5"],[%[1]d,"NaN"],[%[1]d,"0.75"]]}]}}`, to.Unix())
 		case r.PostForm.Get("query") == "empty":
 			_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
 		default:
@@ -176,7 +179,7 @@ func TestPrometheus_Window(t *testing.T) {
 		t.Errorf("no errors are %+v", got.Update)
 	}
 	samples := prometheusAt(server.URL, "p99")
-	samples.Prometheus.Samples = &metav1.Duration{Duration: time.Minute}
+	samples.Prometheus.Samples = &metav1.Duration{Duration: 30 * time.Second}
 	if got = measureOnce(t, o, engine.Measurement{Update: samples}); !cmp.Equal(got.Update.Values, []string{"0.5", "0.75"}) {
 		t.Errorf("samples %+v", got.Update)
 	}
@@ -185,7 +188,7 @@ func TestPrometheus_Window(t *testing.T) {
 		"/tenant/api/v1/query bad " + at + ".000  ", "/tenant/api/v1/query all " + at + ".000  ",
 		"/tenant/api/v1/query bad " + at + ".000  ", "/tenant/api/v1/query empty " + at + ".000  ",
 		"/tenant/api/v1/query empty " + at + ".000  ", "/tenant/api/v1/query all " + at + ".000  ",
-		"/api/v1/query_range p99 " + fmt.Sprint(to.Unix()-60) + ".000 " + at + ".000 60",
+		"/api/v1/query_range p99 " + fmt.Sprint(to.Unix()-90) + ".000 " + at + ".000 30",
 	}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)

@@ -75,6 +75,8 @@ func (r *Run) result(ctx context.Context, j *batchv1.Job) (bool, error) {
 	for _, c := range j.Status.Conditions {
 		switch {
 		case c.Status != corev1.ConditionTrue:
+		case c.Type == batchv1.JobComplete && j.Status.Succeeded == 0: // as with completions: 0
+			return false, unknown.New(unknown.JobNotRun, "no pod of the Job has run")
 		case c.Type == batchv1.JobComplete:
 			return true, nil
 		case c.Type == batchv1.JobFailed && c.Reason == batchv1.JobReasonPodFailurePolicy:

@@ -3,6 +3,7 @@ package outbound
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -46,6 +47,20 @@ var embedding = []struct {
 	at int
 }{
 	{netip.MustParsePrefix("64:ff9b::/96"), 12}, {netip.MustParsePrefix("::/96"), 12}, {netip.MustParsePrefix("2002::/16"), 2},
+}
+
+// isOwn reports whether an address is one of this machine, or of its pod. Servers on it listen
+// there as well as on loopback. If the addresses cannot be read, each is taken for one.
+func isOwn(a netip.Addr) bool {
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	a = a.Unmap().WithZone("")
+	return slices.ContainsFunc(own, func(o net.Addr) bool {
+		p, err := netip.ParsePrefix(o.String())
+		return err != nil || p.Addr().Unmap().WithZone("") == a
+	})
 }
 
 // MayReach returns an error for an address that no release may have asked.

@@ -49,7 +49,12 @@ type Clients struct {
 // NewClients returns Clients without any client.
 func NewClients(o Options) *Clients {
 	if o.MayReach == nil {
-		o.MayReach = o.Networks.MayReach
+		o.MayReach = func(a netip.Addr) error {
+			if isOwn(a) {
+				return errRefused
+			}
+			return o.Networks.MayReach(a)
+		}
 	}
 	return &Clients{o: o, of: map[[sha256.Size]byte]*Client{}}
 }

@@ -72,9 +72,15 @@ func (s Server) Samples(ctx context.Context, query string, from, to time.Time, s
 	if err := one(len(series)); err != nil {
 		return nil, err
 	}
+	// Victoria Metrics moves long ranges by up to a step, so that they are at multiples of it.
+	if most := int(to.Sub(from)/step) + 1; len(series[0].Values) > most {
+		return nil, unknown.New(unknown.BadAnswer, "the answer has more values than the window")
+	}
 	values := make([]float64, 0, len(series[0].Values))
 	for _, p := range series[0].Values {
 		switch {
+		case p.at < unix(from.Add(-step)) || p.at > unix(to.Add(step)):
+			return nil, unknown.New(unknown.BadAnswer, "a value is of another time than the window")
 		case math.IsNaN(p.value):
 		case math.IsInf(p.value, 0):
 			return nil, unknown.New(unknown.NotANumber, "the value is infinite")
@@ -113,7 +119,7 @@ func finite(value float64) (float64, error) {
 }
 
 // point is a time and a number in quotes: [1435781430.781, "1"].
-type point struct{ value float64 }
+type point struct{ at, value float64 }
 
 var errPoint = errors.New("not a time and a number")
 
@@ -133,7 +139,7 @@ func (p *point) UnmarshalJSON(text []byte) error {
 	if err != nil || !special && strings.Trim(number, "0123456789+-.eE") != "" {
 		return errPoint
 	}
-	p.value = value
+	p.at, p.value = at, value
 	return nil
 }
 
@@ -171,6 +177,9 @@ func (s Server) ask(ctx context.Context, path string, form url.Values) (*data, e
 	if err := answer.CheckClock(); err != nil {
 		return nil, err
 	}
+	if answer.Status != http.StatusOK {
+		return nil, unknown.Passing(unknown.BadAnswer, "HTTP "+strconv.Itoa(answer.Status)+" is not the whole answer")
+	}
 	return read(answer.Body)
 }
 
@@ -203,13 +212,13 @@ func errorType(kind string) string {
 	if slices.Contains(known, kind) {
 		return "the server says " + kind
 	}
-	return ""
+	return "the server says that the query is in error"
 }
 
 // seconds formats a time as Prometheus reads it, to the millisecond.
-func seconds(t time.Time) string {
-	return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64)
-}
+func seconds(t time.Time) string { return strconv.FormatFloat(unix(t), 'f', 3, 64) }
+
+func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 func formatSeconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
