@@ -49,9 +49,17 @@ func format(f float64) string {
 	case a != 0 && a < 1:
 		return strconv.FormatFloat(f, 'g', 6, 64)
 	case a > 1e15: // it has no decimals, and would have up to 308 digits
-		return strconv.FormatFloat(f, 'g', valueDigits, 64)
+		return strconv.FormatFloat(f, 'g', 10, 64)
 	}
 	return strconv.FormatFloat(math.Round(f*1000)/1000, 'f', -1, 64)
+}
+
+// exact returns a number with all of its digits: a limit may have as many.
+func exact(f float64) string {
+	if a := math.Abs(f); a >= 1 && a < 1e17 {
+		return strconv.FormatFloat(f, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
 // percent returns a proportion for people: 4.0 %.

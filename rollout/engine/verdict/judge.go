@@ -140,6 +140,15 @@ func breaks(m *v1alpha1.Metric, value float64) string {
 	return ""
 }
 
+// shown returns a value for people: with four digits, unless these are on the other side of a limit.
+func shown(m *v1alpha1.Metric, value float64) string {
+	text := short(value)
+	if breaks(m, number(text)) != breaks(m, value) {
+		return exact(value)
+	}
+	return text
+}
+
 // limits names the limits for people.
 func limits(m *v1alpha1.Metric) string {
 	text := ""
@@ -214,10 +223,10 @@ func (c *Case) values() Judgement {
 	}
 	message := m.Name + noValue
 	if len(update) > 0 {
-		message = fmt.Sprintf("%s %s (median of %d)", m.Name, short(median(update)), len(update))
+		message = fmt.Sprintf("%s %s (median of %d)", m.Name, shown(m, median(update)), len(update))
 	}
 	if len(stable) > 0 {
-		message += fmt.Sprintf(" against %s (%d) of stable", short(median(stable)), len(stable))
+		message += fmt.Sprintf(" against %s (%d) of stable", shown(m, median(stable)), len(stable))
 	}
 	message += limits(m)
 	enough := len(update) >= int(measure.Minimum(m))

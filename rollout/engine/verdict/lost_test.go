@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/plan/measure"
@@ -148,16 +149,17 @@ func TestLimits_AreExact(t *testing.T) {
 	}{
 		{"99.999", "99.9988", v1alpha1.VerdictFail}, {"99.999", "99.999", v1alpha1.VerdictPass}, {"99.9999", "99.99985", v1alpha1.VerdictFail},
 		{"1", "0.99999999", v1alpha1.VerdictFail}, {"1", "1", v1alpha1.VerdictPass}, {"0.000000001", "0.0000000009", v1alpha1.VerdictFail},
-		{"100", "99.999999999999", v1alpha1.VerdictPass}, // beyond ten digits it is the same
+		{"100", "99.999999999999", v1alpha1.VerdictFail}, {"123456789012345.5", "123456789012345.4", v1alpha1.VerdictFail},
+		{"123456789012345.5", "123456789012345.5", v1alpha1.VerdictPass},
 	} {
 		m := gauge()
 		m.Max, m.Min = nil, decimal(c.limit)
 		l := newLab(m)
 		for range 3 {
-			l.give(c.value + "; 1000")
+			l.give(c.value + "; 1e16")
 		}
-		if got := l.metric().Verdict; got != c.says {
-			t.Errorf("%s with the minimum %s is %s, want %s", c.value, c.limit, got, c.says)
+		if m := l.metric(); m.Verdict != c.says || c.says == v1alpha1.VerdictFail && strings.Contains(m.Message, " "+string(c.limit)+" (") {
+			t.Errorf("%s with the minimum %s is %s, want %s: %s", c.value, c.limit, m.Verdict, c.says, m.Message)
 		}
 	}
 }
@@ -278,5 +280,39 @@ func TestStableFailsToo_LaterJudgementsAreStricter(t *testing.T) {
 	l.give("400/1000; 50/1000")
 	if got := l.metric(); got.Verdict != v1alpha1.VerdictFail {
 		t.Errorf("beyond doubt it is %s %s with p %s", got.Verdict, got.Reason, got.P)
+	}
+}
+
+// A provider that does not answer for a while changes nothing but the time. Each window has the same
+// values, the verdict is the same to the digit, and no failure is counted.
+func TestOutage_ChangesNothingButTime(t *testing.T) {
+	windows := []string{"9/1000; 1/1000", "6/1000; 3/1000", "7/1000; 2/1000"}
+	for _, m := range []v1alpha1.Metric{
+		compared(proportion(), v1alpha1.Comparison{Worse: v1alpha1.WorseHigher, By: "0.5%"}), proportion(),
+	} {
+		steady := newLab(m)
+		for _, text := range windows {
+			steady.give(text)
+		}
+		want := *steady.metric()
+		for down := range 1 << len(windows) { // the windows at whose time the provider is down
+			l := newLab(m)
+			for i, text := range windows {
+				for range 3 * (down >> i & 1) {
+					l.give("again ProviderUnavailable")
+					l.Now = l.Now.Add(time.Minute)
+					l.Follow(nil, l.release)
+					if l.Status.Verdict != v1alpha1.VerdictUnknown || l.Status.Reason == verdict.DeadlineExceeded {
+						t.Fatalf("while it is down the step is %s %s", l.Status.Verdict, l.Status.Reason)
+					}
+				}
+				l.give(text)
+			}
+			got := *l.metric()
+			got.UnknownTime, want.UnknownTime = nil, nil
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("down at %b (-steady +down):\n%s", down, diff)
+			}
+		}
 	}
 }

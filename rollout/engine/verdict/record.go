@@ -15,8 +15,6 @@ import (
 const (
 	// maxValues is how many values of a metric are kept on each side.
 	maxValues = 120
-	// valueDigits is how many digits of a value are kept: a limit of 99.999 needs five of them.
-	valueDigits = 10
 	// largest is the largest number that counts. Sums of a few do not overflow.
 	largest = 1e300
 	// rounding is how much a part may exceed its whole. If all requests fail, the sums of the
@@ -141,7 +139,7 @@ func valuesOf(a *Answer) []string {
 	values := make([]string, 0, len(a.Values))
 	for _, v := range a.Values {
 		if isFinite(v) {
-			values = append(values, strconv.FormatFloat(number(v), 'g', valueDigits, 64))
+			values = append(values, exact(number(v)))
 		}
 	}
 	return values
