@@ -38,8 +38,10 @@ unnoticed with the traffic of the newest release.
 
 PATH is a folder, a kustomization or a file of the working tree; default: the current folder.
 The times of the releases and of their gates come from the cluster. If the history has no time
-of a gate, the duration in the plan is taken. Metrics of web and job are left out: they
-measure at a moment, and it is over. So are background metrics.
+of a gate, the duration in the plan is taken. Background metrics are measured from the begin of
+each release to its end, in at most 500 windows. Metrics of web and job are left out: they measure
+at a moment, and it is over. The oldest release of the history is not compared, since the
+revision before it is not known.
 
 With --same all pods run the stable revision. The pods are split at random, one part stands
 for the update revision, and each failure is a false alarm. The seed is printed; the same seed

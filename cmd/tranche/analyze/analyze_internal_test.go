@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -351,5 +352,59 @@ func TestReplay_NoHistory(t *testing.T) {
 	got, err := o.printed(t, cluster(t, released()), filepath.Join("testdata", "release.yaml"))
 	if err != nil || got != "BatchRelease shop/web has no past release.\n" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// Background metrics are measured in all windows of a release, until they fail.
+func TestReplay_Background(t *testing.T) {
+	plan := `apiVersion: tranche.dev/v1alpha1
+kind: BatchRelease
+metadata: {name: web, namespace: shop}
+spec:
+  workloadRef: {name: web}
+  strategy:
+    steps: [{replicas: 1}, {replicas: 100%}]
+    analysis:
+      onFailure: Rollback
+      background: [errors]
+      metrics:
+      - name: errors
+        prometheus:
+          provider: platform
+          query: sum(increase(http_requests_total{pod=~"$(pods)",code=~"5.."}[$(window)]))
+          total: sum(increase(http_requests_total{pod=~"$(pods)"}[$(window)]))
+        interval: 2m
+        max: 4%
+`
+	file := filepath.Join(t.TempDir(), "release.yaml")
+	if err := os.WriteFile(file, []byte(plan), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := fourRevisions(t)
+	o := options{prometheus: f.URL, output: cli.OutputJSON}
+	text, err := o.printed(t, cluster(t, fourReleases()), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Replay
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	var says []string
+	for _, r := range got.Items {
+		says = append(says, fmt.Sprintf("%s %s %s %t", r.Revision, r.Verdict, r.Consequence, len(r.Steps) == 1 && r.Steps[0].Background))
+	}
+	want := []string{"ddd Pass  true", "ccc Pass  true", "bbb Fail rolled back true", "aaa Pass  true"}
+	if !slices.Equal(says, want) {
+		t.Errorf("got %q, want %q", says, want)
+	}
+	asked := map[string]int{} // windows of the update revision, of which an hour has 30
+	for _, q := range f.queries {
+		if !strings.Contains(q, "5..") {
+			asked[ofPods.FindStringSubmatch(q)[1][4:7]]++
+		}
+	}
+	if asked["ddd"] != 30 || asked["bbb"] >= 30 {
+		t.Errorf("windows %v", asked)
 	}
 }

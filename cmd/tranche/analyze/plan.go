@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
@@ -62,7 +63,7 @@ func readPlan(path string, br *v1alpha1.BatchRelease) (*tried, error) {
 // check refuses a plan without metrics, or with metrics that the controller would refuse.
 func (t *tried) check(name string) error {
 	a := t.strategy.Analysis
-	if a == nil || len(a.Metrics) == 0 || len(t.steps()) == 0 {
+	if a == nil || len(a.Metrics) == 0 || len(t.steps()) == 0 && len(a.Background) == 0 {
 		return fmt.Errorf("%s: BatchRelease %s: no step has an analysis", t.file, name)
 	}
 	for i := range a.Metrics {
@@ -113,7 +114,10 @@ func (t *tried) prepare(address string, same bool) error {
 	if len(kept) == 0 {
 		return fmt.Errorf("%s: no metric can be tried: %s: %s", t.file, t.left[0].Metric, t.left[0].Reason)
 	}
-	a.Metrics, a.Background = kept, nil
+	a.Metrics = kept
+	a.Background = slices.DeleteFunc(slices.Clone(a.Background), func(name string) bool {
+		return same || !slices.ContainsFunc(kept, func(m v1alpha1.Metric) bool { return m.Name == name })
+	})
 	return nil
 }
 

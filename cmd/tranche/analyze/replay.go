@@ -51,7 +51,10 @@ type Replayed struct {
 
 // ReplayedStep is the analysis of one step.
 type ReplayedStep struct {
-	Step    int              `json:"step"`
+	Step int `json:"step"`
+	// Background: it is that of the background metrics, over all steps.
+	Background bool `json:"background,omitempty"`
+
 	From    metav1.Time      `json:"from"`
 	Verdict v1alpha1.Verdict `json:"verdict"`
 	Reason  string           `json:"reason"`
@@ -146,8 +149,72 @@ func (t *tried) replay(
 			break
 		}
 	}
+	end := record.EndTime.Time
+	if n := len(tracks); one.Consequence != "" {
+		end = tracks[n-1].Now
+	}
+	background, err := t.background(ctx, of, record.StartTime.Time, end, ask)
+	if err != nil {
+		return nil, nil, err
+	}
+	if background != nil {
+		one.Steps = append(one.Steps, *background)
+		if background.Verdict == v1alpha1.VerdictFail {
+			one.Consequence = consequence(&t.strategy)
+		}
+	}
 	one.Verdict = sumUp(one.Steps)
 	return one, tracks, nil
+}
+
+// mostBackground is the number of windows of a background metric in one release that are asked for.
+const mostBackground = 500
+
+// background measures the background metrics of a release from its begin. They fail by any five
+// windows in a row, and pass if any window had a value. It is nil without such metrics.
+func (t *tried) background(ctx context.Context, of verdict.Release, began, end time.Time, ask asker) (*ReplayedStep, error) {
+	if len(t.strategy.Analysis.Background) == 0 {
+		return nil, nil //nolint:nilnil // there is nothing to say
+	}
+	track := &verdict.Track{
+		Plan: t.strategy.Analysis, Status: &v1alpha1.AnalysisStatus{BackgroundStartTime: &metav1.Time{Time: began}}, Now: began,
+	}
+	track.Arrange()
+	for i := range track.Status.Metrics {
+		track.Now = began
+		for range mostBackground {
+			next := track.Next(&track.Status.Metrics[i], of)
+			if next == nil || next.To.After(end) {
+				break
+			}
+			got, err := ask(ctx, *next)
+			if err != nil {
+				return nil, err
+			}
+			track.Now = next.At
+			track.Follow([]verdict.Measured{got}, of)
+		}
+	}
+	s := stepOf(track)
+	s.Verdict, s.Reason, s.Message = sumUpBackground(track.Status.Metrics)
+	return &s, nil
+}
+
+// sumUpBackground returns the verdict of background metrics, and the metric that it is due to.
+func sumUpBackground(metrics []v1alpha1.MetricStatus) (v v1alpha1.Verdict, reason, message string) {
+	v, reason = v1alpha1.VerdictPass, verdict.Passed
+	var messages []string
+	for i := range metrics {
+		switch m := &metrics[i]; {
+		case m.Verdict == v1alpha1.VerdictFail:
+			return m.Verdict, verdict.MetricsFail, m.Message
+		case m.Count == 0:
+			v, reason, messages = v1alpha1.VerdictUnknown, m.Reason, []string{m.Message}
+		case v == v1alpha1.VerdictPass:
+			messages = append(messages, m.Message)
+		}
+	}
+	return v, reason, strings.Join(messages, "; ")
 }
 
 // window is when the analysis of a step would have begun, and until when both revisions ran.
@@ -227,8 +294,10 @@ func later(a, b time.Time) time.Time {
 func (t *tried) newTrack(step int, start time.Time, records []v1alpha1.MetricRecord) *verdict.Track {
 	analysis := *t.strategy.Steps[step].Analysis
 	analysis.Metrics = t.names(&analysis)
+	plan := *t.strategy.Analysis
+	plan.Background = nil
 	track := &verdict.Track{
-		Plan: t.strategy.Analysis, Step: &analysis, Now: start,
+		Plan: &plan, Step: &analysis, Now: start,
 		Status: &v1alpha1.AnalysisStatus{Step: int32(step), StartTime: &metav1.Time{Time: start}, Records: records},
 	}
 	if len(analysis.Metrics) > 0 { // none is all of them
@@ -260,8 +329,10 @@ func follow(ctx context.Context, t *verdict.Track, of verdict.Release, limit tim
 }
 
 func stepOf(t *verdict.Track) ReplayedStep {
+	from := cmp.Or(t.Status.StartTime, t.Status.BackgroundStartTime)
 	s := ReplayedStep{
-		Step: int(t.Status.Step), From: *t.Status.StartTime, Verdict: t.Status.Verdict, Reason: t.Status.Reason, Message: t.Status.Message,
+		Step: int(t.Status.Step), Background: t.Step == nil, From: *from,
+		Verdict: t.Status.Verdict, Reason: t.Status.Reason, Message: t.Status.Message,
 	}
 	for i := range t.Status.Metrics {
 		m := &t.Status.Metrics[i]

@@ -35,8 +35,11 @@ func (r *Replay) text() string {
 // decisive returns the step to which the verdict of a release is due, and why.
 func (o *Replayed) decisive() (step, why string) {
 	for _, s := range o.Steps {
-		if s.Verdict == o.Verdict {
+		if s.Verdict == o.Verdict && (step == "" || !s.Background) {
 			step, why = fmt.Sprint(s.Step), s.Message
+			if s.Background {
+				step = "background"
+			}
 			if s.Verdict != v1alpha1.VerdictPass {
 				break
 			}
