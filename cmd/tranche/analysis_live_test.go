@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -13,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/analyze"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -134,6 +136,28 @@ func TestAnalysis_GoodReleasePasses(t *testing.T) {
 	m.untouched("web")
 	if ok, failed := m.m.Served(t, m.ns, m.replicaSet("v2")); failed > ok/500 { // 0.1 %
 		t.Errorf("%v requests have failed of %v", failed, ok)
+	}
+	m.analyzed("v2")
+}
+
+// analyzed tries the plan on the only release, that of a tag, and compares the first window with what
+// Prometheus has of it.
+func (s *measured) analyzed(tag string) {
+	s.Helper()
+	out, code := s.tranche("analyze", "web", ".", "--prometheus", s.m.URL, "-o", "json")
+	var got analyze.Replay
+	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || len(got.Items) != 1 || len(got.Items[0].Steps) != 1 {
+		s.Fatalf("tranche analyze: exit code %d, %v:\n%s", code, err, out)
+	}
+	step := got.Items[0].Steps[0]
+	to := step.From.Add(10 * time.Second)
+	var failed, total float64
+	if _, err := fmt.Sscanf(step.Metrics[0].Update, "%g/%g", &failed, &total); err != nil {
+		s.Fatalf("reading %q: %v", step.Metrics[0].Update, err)
+	}
+	wantFailed, want := s.increase(tag, `,code=~"5.."`, to), s.increase(tag, "", to)
+	if step.Verdict != v1alpha1.VerdictPass || math.Abs(failed-wantFailed) > 1e-3 || math.Abs(total-want) > 1e-3 || total < 100 {
+		s.Errorf("%s %v/%v, and Prometheus has %v/%v:\n%s", step.Verdict, failed, total, wantFailed, want, out)
 	}
 }
 
