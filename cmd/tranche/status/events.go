@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/cmd/tranche/view"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -154,7 +155,7 @@ func entryOf(e *eventsv1.Event) EventEntry {
 func (l *EventLog) table() string {
 	rows := [][]string{{"TIME", "TYPE", "OBJECT", "REASON", "MESSAGE"}}
 	for _, e := range l.Items {
-		message := e.Message
+		message := terminal.Printable(e.Message)
 		if e.Count > 1 {
 			message += fmt.Sprintf(" (%d times)", e.Count)
 		}

@@ -28,7 +28,7 @@ func (s *releaseView) text(style terminal.Style) string {
 	fmt.Fprintf(&b, "%s  %s  %s\n",
 		style.Bold(s.Release.Namespace+"/"+s.Release.Name), cli.OrNone(string(at.Phase)), s.colour(style, cli.OrNone(at.Reason)))
 	if at.Message != "" {
-		fmt.Fprintf(&b, "%s\n", at.Message)
+		fmt.Fprintf(&b, "%s\n", terminal.Printable(at.Message)) // it may have the answer of a provider
 	}
 	b.WriteString("\n" + terminal.Tree(s.tree(style)))
 	if next := s.Next().Text(); next != "" {
@@ -175,7 +175,7 @@ func (s *releaseView) metrics(style terminal.Style) []terminal.Node {
 		if m.Background {
 			name += ", in the background"
 		}
-		nodes = append(nodes, terminal.Node{Text: style.Bold(name) + "  " + tone(style, m.Tone, m.Line())})
+		nodes = append(nodes, terminal.Node{Text: style.Bold(name) + "  " + tone(style, m.Tone, terminal.Printable(m.Line()))})
 	}
 	return nodes
 }

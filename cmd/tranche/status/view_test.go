@@ -202,6 +202,17 @@ func TestHistory(t *testing.T) {
 	clitest.Golden(t, filepath.Join("testdata", "history", "since.txt"), one.table(false, false))
 }
 
+// Answers of providers are in messages. They do not act on the terminal.
+func TestStatus_IsPrintable(t *testing.T) {
+	s := waiting()
+	clitest.Measure(s.Release)
+	at := &s.Release.Status
+	at.Message, at.Analysis.Metrics[0].Update = "the provider says \x1b[2J", "\x1b]0;x\a/1"
+	if text := s.text(terminal.Style{}); strings.ContainsAny(text, "\x1b\a") {
+		t.Errorf("%q", text)
+	}
+}
+
 // The author of a commit is the one that the cluster has recorded, else the one of the
 // commit itself, and else unknown. A replacement object of the clone does not count.
 func TestHistoryAuthor(t *testing.T) {

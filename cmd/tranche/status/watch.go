@@ -173,7 +173,7 @@ func (s *releaseView) line() string {
 		cli.OrNone(string(at.Phase)), cli.StepOf(s.Release), at.UpdatedAvailableReplicas, at.Replicas,
 		cli.OrNone(at.UpdateRevision), cli.OrNone(at.Reason))
 	if at.Message != "" {
-		line += ": " + at.Message
+		line += ": " + terminal.Printable(at.Message)
 	}
 	return line
 }
