@@ -222,6 +222,7 @@ func slim(o any) (any, error) {
 	case *v1alpha1.BatchRelease:
 		x.Spec.Template = slimTemplate(x.Spec.Template)
 		x.Status.Conditions = slices.Clip(x.Status.Conditions)
+		slimRecords(x)
 	case *appsv1.Deployment:
 		x.Spec.Template = *slimTemplate(&x.Spec.Template)
 		x.Annotations = nil
@@ -238,6 +239,22 @@ func slim(o any) (any, error) {
 		object.SetManagedFields(nil)
 	}
 	return o, nil
+}
+
+// slimRecords removes the single values of what was measured at steps that are over: 120 of
+// each metric.
+func slimRecords(br *v1alpha1.BatchRelease) {
+	forget := func(records []v1alpha1.MetricRecord) {
+		for i := range records {
+			records[i].StableValues = nil
+		}
+	}
+	for i := range br.Status.History {
+		forget(br.Status.History[i].Analysis)
+	}
+	if a := br.Status.Analysis; a != nil {
+		forget(a.Records)
+	}
 }
 
 // slimTemplate keeps the names and images of the containers.
