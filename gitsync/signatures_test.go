@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -139,6 +140,70 @@ func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	s.says("True")
+}
+
+// A gate asks what the signed terms say. An unsigned commit does not change a CronJob that they
+// name, and brings no Secret that they name.
+func TestUnsignedCommitDoesNotDecideWhatIsMeasured(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, andRollout)
+	const metrics = `    analysis:
+      metrics:
+      - {name: smoke, job: {from: check}}
+      - {name: scoped, web: {url: "https://metrics.example.org", secretRef: {name: scope}}, condition: "true"}
+    steps:
+    - {replicas: 1, analysis: {duration: 1h}}
+`
+	measures := strings.Replace(webPlan, "    steps:\n    - replicas: 1\n", metrics, 1)
+	check := func(tag string) string {
+		return "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: check}\nspec:\n  suspend: true\n  schedule: 0 0 1 1 *\n  jobTemplate:\n" +
+			"    spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: '" + tag + "'}]}}}\n"
+	}
+	runs := func(because, tag string) {
+		t.Helper()
+		if got := get(s, "check", &batchv1.CronJob{}).Spec.JobTemplate.Spec.Template.Spec.Containers[0].Image; got != tag {
+			t.Errorf("%s: the Job has %s, want %s", because, got, tag)
+		}
+	}
+	jobs := func(tag string) string { // as docs/signatures.md specifies them
+		return `"jobs":{"check":"` + digestOf(`{"spec":{"template":{"spec":{"containers":[{"image":"`+tag+`","name":"c"}],"restartPolicy":"Never"}}}}`) + `"}`
+	}
+	ada := gittest.NewSSHKey(t, "ed25519", "")
+	signers := s.lists("approvers", "ada@example.org "+ada.Public)
+	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": measures, "deploy/check.yaml": check("v1")})
+	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Approvals = &v1alpha1.ApprovalPolicy{Signers: signers} })
+	s.applied(first)
+	governing := s.gs().Status.Plans[0].Terms
+	if !strings.Contains(governing, jobs("v1")) {
+		t.Errorf("%s is without %s", governing, jobs("v1"))
+	}
+	for _, c := range []struct {
+		because string
+		files   map[string]string
+	}{
+		{"another CronJob", map[string]string{"deploy/check.yaml": check("v2")}},
+		{"another one, and a plan that does not name it", map[string]string{"deploy/release.yaml": webPlan}},
+		{"no CronJob", map[string]string{"deploy/check.yaml": configMap("a", "b")}},
+		{"another CronJob again", map[string]string{"deploy/release.yaml": measures, "deploy/check.yaml": check("v2")}},
+	} {
+		if m := s.refused(s.push(c.files), "PlanNotApproved"); !strings.Contains(m, "CronJob "+s.ns+"/check, which a signer has to approve") {
+			t.Errorf("%s: %s", c.because, m)
+		}
+		runs(c.because, "v1")
+	}
+	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: scope}\nstringData: {header.X-Scope: shop}\n"
+	m := s.refused(s.push(map[string]string{"deploy/scope.yaml": secret}), "MetricNotSigned")
+	if want := "deploy/scope.yaml: Secret " + s.ns + "/scope"; !strings.Contains(m, want) {
+		t.Errorf("%s does not name %s", m, want)
+	}
+	s.absent("scope", &corev1.Secret{})
+
+	s.repo.Sign(&ada)
+	digest := digestOf(strings.Replace(governing, jobs("v1"), jobs("v2"), 1))
+	approval := "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: " + s.ns + "}\n"
+	files := map[string]string{planApproval: approval + "spec: {plan: " + digest + "}\n", "deploy/scope.yaml": configMap("c", "d")}
+	s.applied(s.push(files))
+	runs("approved", "v2")
 }
 
 // An approval that is given in the cluster while the Deployment is missing is

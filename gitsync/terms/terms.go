@@ -159,8 +159,10 @@ func (g *governor) govern(ctx context.Context) (*Governed, error) {
 	g.keepAround(result)
 	without := append(g.withhold(result, records), jobs...)
 	result.Withheld = append(result.Withheld, withheld...)
-	result.Set, err = g.state.Set.Under(kept, without)
-	return result, err
+	if result.Set, err = g.state.Set.Under(kept, without); err != nil {
+		return nil, err
+	}
+	return result, g.secretsNotSigned(result.Set).Err()
 }
 
 // deployments are those with a plan in the commit, and those whose terms are on

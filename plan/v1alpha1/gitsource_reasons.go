@@ -35,6 +35,7 @@ const (
 	ReasonUnknownKind             = "UnknownKind"
 	ReasonOwnedByOther            = "OwnedByOther"
 	ReasonSecretNotAllowed        = "SecretNotAllowed"
+	ReasonMetricNotSigned         = "MetricNotSigned"
 	ReasonDryRunFailed            = "DryRunFailed"
 	ReasonStableRevisionUnusable  = "StableRevisionUnusable"
 	ReasonApplyFailed             = "ApplyFailed"
