@@ -397,6 +397,9 @@ func (p *released) snapshot() map[string]string {
 		note("pod "+pod.Name, pod.UID)
 	}
 	at := p.release("web").Status
+	for i := range at.History {
+		at.History[i].StepTimes = nil // the version before does not know it, and its CustomResourceDefinition drops it
+	}
 	note("release", []any{at.Phase, at.CurrentStepIndex, at.CurrentStepState, at.StableRevision, at.UpdateRevision, at.RollingBack,
 		at.Reason, at.StepStateTime, at.Approvals, at.History})
 	for _, kind := range []string{"Deployment", "ReplicaSet"} {
