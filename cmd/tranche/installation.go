@@ -165,7 +165,7 @@ func (u *uninstall) deleteRecords(ctx context.Context) error {
 }
 
 // deleteInstallation deletes what tranche install prints, in any of its variants. If Helm has
-// installed Tranche, it deletes the policies, which Helm leaves.
+// installed Tranche, it deletes what Helm leaves: the policies, and the CustomResourceDefinitions if they are not to stay.
 func (u *uninstall) deleteInstallation(ctx context.Context) error {
 	objects, err := u.installation()
 	if err != nil {
@@ -214,7 +214,7 @@ func (u *uninstall) installation() ([]*unstructured.Unstructured, error) {
 // of the installation.
 func (u *uninstall) deletes(o *unstructured.Unstructured) bool {
 	if u.helmRelease != "" {
-		return isPolicy(o)
+		return isPolicy(o) || u.deleteCRDs && o.GetKind() == "CustomResourceDefinition"
 	}
 	if o.GetNamespace() != "" {
 		o.SetNamespace(u.installed.namespace)

@@ -22,6 +22,7 @@ import (
 type uninstall struct {
 	keep, prune, complete, yes bool
 	helmRelease                string // the command is a hook of helm uninstall
+	deleteCRDs                 bool   // the hook deletes them, too
 	timeout                    time.Duration
 
 	cmd       *cobra.Command
@@ -67,11 +68,15 @@ continues. Accounts and Secrets that tranche bootstrap has made stay.`,
 	f.DurationVar(&u.timeout, "timeout", 5*time.Minute, "how long to wait for the controller, in all")
 	f.StringVar(&u.helmRelease, "helm-release", "",
 		"for the hook of this Helm release: leave to Helm what it has installed, except for the policies")
+	f.BoolVar(&u.deleteCRDs, "delete-crds", false, "with --helm-release: delete the CustomResourceDefinitions, too")
 	c.MarkFlagsMutuallyExclusive("keep", "prune")
 	c.PreRunE = func(cmd *cobra.Command, _ []string) error { return cli.CanAsk(cmd, u.yes) }
 	c.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if u.timeout <= 0 {
+		switch {
+		case u.timeout <= 0:
 			return errors.New("--timeout must be above 0")
+		case u.deleteCRDs && u.helmRelease == "":
+			return errors.New("--delete-crds is for the hook of Helm; without --helm-release the command deletes them anyway")
 		}
 		u.cmd = cmd
 		if u.at, err = k.Connect(); err != nil {
@@ -166,6 +171,8 @@ func (u *uninstall) text() string {
 		fmt.Fprintf(&b, "Deployment %s is under release. It goes to 100 %% without its gates.\n", d)
 	}
 	switch {
+	case u.deleteCRDs:
+		b.WriteString("Deleted at last: the CustomResourceDefinitions and the policies. Helm deletes the rest.\n")
 	case u.helmRelease != "":
 		b.WriteString("Deleted at last: the policies. Helm deletes the rest.\n")
 	case u.installed.namespace == defaultNamespace:

@@ -37,6 +37,7 @@ func TestUninstall(t *testing.T) {
 		"spec.prune: true delete what they applied: "+s.ns+"/source; give --keep to keep it, or --prune to delete it")
 	s.uninstalls(1, "--keep --yes", "  stay\n", "under release: "+s.ns+"/web; ", "or give --complete")
 	s.uninstalls(1, "--keep --prune --yes", "[keep prune]")
+	s.uninstalls(1, "--keep --complete --delete-crds --yes", "--delete-crds is for the hook of Helm")
 	if gs := s.source(); gs.DeletionTimestamp != nil || !gs.Spec.Prune {
 		t.Errorf("GitSource: spec.prune %t, deleted %v", gs.Spec.Prune, gs.DeletionTimestamp)
 	}
@@ -165,6 +166,9 @@ func TestUninstall_Order(t *testing.T) {
 		"kustomize":                      {uninstall{installed: installation{namespace: defaultNamespace}}, first + policies + " Namespace"},
 		"kustomize in another namespace": {uninstall{installed: installation{namespace: "ops"}}, first + policies},
 		"Helm":                           {uninstall{helmRelease: "a", installed: installation{namespace: "ops"}}, policies},
+		"Helm, with crds.keep=false": {
+			uninstall{helmRelease: "a", deleteCRDs: true, installed: installation{namespace: "ops"}}, "CustomResourceDefinition " + policies,
+		},
 	} {
 		if got := kinds(&c.u); got != c.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", name, got, c.want)

@@ -223,6 +223,7 @@ var cases = []string{
 	"extraVolumeMounts: [{name: git, mountPath: /git}]",
 	"crds: {install: false}",
 	"crds: {keep: false}",
+	"crds: {install: false, keep: false}",
 	"uninstall: {enabled: false}",
 	"uninstall: {complete: false, prune: true, timeoutSeconds: 60}",
 }
@@ -577,13 +578,12 @@ func TestHooksAreNoPartOfATemplate(t *testing.T) {
 	}
 }
 
-// Helm keeps the policies, with or without hooks: a Deployment that is still held stays protected.
-// The hook deletes them, once none is.
-func TestPoliciesStay(t *testing.T) {
-	for _, o := range render(t, here("")).Installed {
-		policy := strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy")
-		kept := o.GetAnnotations()["helm.sh/resource-policy"] == "keep"
-		if policy != kept && o.GetKind() != "CustomResourceDefinition" {
+// Helm keeps policies and CustomResourceDefinitions, with or without hooks: a Deployment that is still held stays protected,
+// and its release at its gate. The hook deletes them, once none is held.
+func TestKept(t *testing.T) {
+	for _, o := range render(t, here("crds: {keep: false}")).Installed {
+		want := strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") || o.GetKind() == "CustomResourceDefinition"
+		if kept := o.GetAnnotations()["helm.sh/resource-policy"] == "keep"; kept != want {
 			t.Errorf("%s/%s: kept %t", o.GetKind(), o.GetName(), kept)
 		}
 	}

@@ -280,12 +280,33 @@ func (s *installed) upgrades(chart string) {
 	s.must(s.helm.Rollback("batches", 1))
 	s.leads(leader)
 	s.pods(gate)
+	s.keepsCRDs(chart)
+	s.pods(gate)
 	s.approve(0)
 	s.reason("WaitingForApproval", "1")
 	s.pods(map[string]int{"v1": 5, "v2": 5})
 	if n := w.Fights(); n != 0 {
 		s.Errorf("the native controller wrote %d times", n)
 	}
+}
+
+// keepsCRDs goes through revisions with and without the CustomResourceDefinitions. The last rollback is to one without them, from one
+// that keeps them by no value. Helm renders nothing for a rollback, and deletes what the revision does not have.
+func (s *installed) keepsCRDs(chart string) {
+	s.Helper()
+	uids := func() string {
+		return s.kubectl("get", "crd", "gitsources.tranche.dev", "batchreleases.tranche.dev", "-o",
+			"jsonpath={range .items[*]}{.metadata.uid}{.metadata.deletionTimestamp} {end}")
+	}
+	before := uids()
+	s.must(s.helm.Upgrade("batches", chart, "crds: {install: false}"))
+	s.must(s.helm.Upgrade("batches", chart, "crds: {install: true, keep: false}"))
+	s.must(s.helm.Rollback("batches", 4))
+	if after := uids(); after != before {
+		s.Fatalf("the CustomResourceDefinitions were %s, and are %s", before, after)
+	}
+	s.must(s.helm.Rollback("batches", 1))
+	s.reason("WaitingForApproval", "0")
 }
 
 // badDay installs the chart again. Then the controller is dead, and the user uninstalls without hooks.
