@@ -227,7 +227,12 @@ func (u *uninstall) deleteSources(ctx context.Context) error {
 			return fmt.Errorf("deleting GitSource %s/%s: %w", gs.Namespace, gs.Name, err)
 		}
 	}
-	return u.await(ctx, "the GitSources to be gone", u.sourcesLeft)
+	err := u.await(ctx, "the GitSources to be gone", u.sourcesLeft)
+	if cli.ExitCode(err) != cli.ExitTimeout {
+		return err
+	}
+	return fmt.Errorf("%w. These GitSources are deleted as soon as a controller runs, and releases under way then go to 100 %% without "+
+		"their gates. To prevent that, set spec.suspend of each to true: docs/install.md, Taking a removal back", err)
 }
 
 // deleteReleases deletes the BatchReleases, and waits until no Deployment is held.

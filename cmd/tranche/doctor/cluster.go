@@ -91,12 +91,19 @@ func typed[T any](o *unstructured.Unstructured) *T {
 // apply says how to apply a folder of this version's manifests: as the controller's Deployment was
 // applied.
 func (e *exam) apply(folder string) string {
-	for i := range e.instances {
-		a := e.instances[i].deployment.Annotations
-		if release := a["meta.helm.sh/release-name"]; release != "" {
-			return fmt.Sprintf("helm upgrade %s --namespace %s, with the chart of version %s", release, a["meta.helm.sh/release-namespace"],
-				cli.VersionString())
-		}
+	if release, namespace, ok := helmRelease(e.instances); ok {
+		return fmt.Sprintf("helm upgrade %s --namespace %s, with the chart of version %s", release, namespace, cli.VersionString())
 	}
 	return "apply " + folder + " of version " + cli.VersionString()
+}
+
+// helmRelease is the release that has installed a controller. It reports false if none has.
+func helmRelease(instances []instance) (name, namespace string, ok bool) {
+	for i := range instances {
+		a := instances[i].deployment.Annotations
+		if release := a["meta.helm.sh/release-name"]; release != "" {
+			return release, a["meta.helm.sh/release-namespace"], true
+		}
+	}
+	return "", "", false
 }

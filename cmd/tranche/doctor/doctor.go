@@ -90,8 +90,8 @@ writes nothing.
   account     the controller's ServiceAccount is there
   rights      the account has the rights of its roles (SubjectAccessReviews)
   leader      a controller renews the lease
-  source      GitSources that are not applied, or not synced
-  release     BatchReleases that are Stalled
+  source      GitSources that are not applied, not synced, or wait to be deleted
+  release     BatchReleases that are Stalled, or whose GitSource is gone
   held        Deployments that are held, and have no BatchRelease
   webhook     the receiver of webhooks answers, through the API server
 

@@ -122,6 +122,18 @@ func (w *world) crd(name string, change func(fields map[string]any)) {
 	})
 }
 
+// starts replaces the lease by a pod that has run since then.
+func (w *world) starts(since time.Time, restarts int32) {
+	w.objects = slices.DeleteFunc(w.objects, func(o client.Object) bool { _, ok := o.(*coordinationv1.Lease); return ok })
+	edit(w, "tranche-controller", func(d *appsv1.Deployment) {
+		w.objects = append(w.objects, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: "tranche-controller-5d", Labels: d.Spec.Selector.MatchLabels},
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{RestartCount: restarts,
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}}}}},
+		})
+	})
+}
+
 // drop removes objects of that name.
 func (w *world) drop(name string) {
 	w.objects = slices.DeleteFunc(w.objects, func(o client.Object) bool { return o.GetName() == name })
@@ -154,6 +166,9 @@ func (w *world) exam(t *testing.T) *exam {
 			return denied(o)
 		},
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if until, ok := ctx.Deadline(); ok && time.Until(until) < time.Second {
+				return errors.New("client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline")
+			}
 			err := errors.Join(denied(o), c.Get(ctx, key, o, opts...))
 			if l, ok := o.(*coordinationv1.Lease); ok && err == nil && w.renews {
 				leases++
@@ -187,7 +202,7 @@ func kindOf(o runtime.Object) string {
 	gvks, _, err := clientgoscheme.Scheme.ObjectKinds(o)
 	if err != nil {
 		switch o.(type) {
-		case *v1alpha1.GitSourceList:
+		case *v1alpha1.GitSource, *v1alpha1.GitSourceList:
 			return "GitSource"
 		case *v1alpha1.BatchReleaseList:
 			return "BatchRelease"
@@ -206,6 +221,7 @@ func TestDoctor_Golden(t *testing.T) {
 		"empty":   {server: version.Info{Major: "1", Minor: "33+", GitVersion: "v1.33.1"}},
 		"sick":    sick(),
 		"reader":  reader(),
+		"removal": removal(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := w.exam(t).diagnose(t.Context())
@@ -256,6 +272,39 @@ func sick() *world {
 	}
 	w.objects = append(w.objects, &second, stalled, heldDeployment("shop", "orphan"))
 	w.code = 503
+	return w
+}
+
+// removal is a cluster in which helm uninstall has failed half-way, without a controller. The GitSources are deleted, and one is
+// gone already: its finalizer was removed by hand.
+func removal() *world {
+	w := healthy()
+	helm := map[string]string{"meta.helm.sh/release-name": "tranche", "meta.helm.sh/release-namespace": "tranche-system"}
+	edit(w, "tranche-controller", func(d *appsv1.Deployment) { d.Annotations, d.Status.AvailableReplicas = helm, 0 })
+	edit(w, "tranche-controller", func(l *coordinationv1.Lease) {
+		l.Spec.RenewTime = &metav1.MicroTime{Time: clitest.Noon.Add(-time.Hour)}
+	})
+	w.drop("batchreleases.tranche.dev") // crds.install=false brings it back by no upgrade
+	deleted := metav1.NewTime(clitest.Noon.Add(-time.Minute))
+	edit(w, "shop", func(gs *v1alpha1.GitSource) {
+		gs.DeletionTimestamp, gs.Finalizers, gs.Spec.Prune, gs.Spec.Webhook = &deleted, []string{"tranche.dev/prune"}, false, nil
+	})
+	for name, change := range map[string]func(*v1alpha1.GitSource){
+		"pruning":   func(gs *v1alpha1.GitSource) { gs.Spec.Prune = true },
+		"suspended": func(gs *v1alpha1.GitSource) { gs.Spec.Suspend = true },
+	} {
+		edit(w, "shop", func(gs *v1alpha1.GitSource) {
+			gs = gs.DeepCopy()
+			gs.Name = name
+			change(gs)
+			w.objects = append(w.objects, gs)
+		})
+	}
+	for _, name := range []string{"api", "mail"} {
+		br := clitest.Release()
+		br.Name, br.Labels[v1alpha1.LabelSource] = name, "gone"
+		w.objects = append(w.objects, br)
+	}
 	return w
 }
 
@@ -328,6 +377,12 @@ var faults = map[string]struct {
 	"given up": {"no controller works", func(w *world) {
 		edit(w, "tranche-controller", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") })
 	}, "leader Problem no controller holds it"},
+	"just installed": {"no controller has had the time to lead", func(w *world) { w.starts(clitest.Noon.Add(-time.Second), 0) },
+		"leader Unknown its controllers have just started; run tranche doctor again"},
+	"installed a while ago": {"they had the time to lead", func(w *world) { w.starts(clitest.Noon.Add(-time.Minute), 0) },
+		"leader Problem not found: no controller has led; see kubectl"},
+	"started again and again": {"they had the time to lead", func(w *world) { w.starts(clitest.Noon.Add(-time.Second), 1) },
+		"leader Problem not found: no controller has led; see kubectl"},
 	"a lease that was left": {"no controller of that selector is there any more", func(w *world) {
 		l := leaseOf("tranche-controller-a_5", time.Hour)
 		l.Name += "-0123abcd"

@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
@@ -45,6 +46,9 @@ func (e *exam) examineLeases(ctx context.Context) []Finding {
 		if f.Result == Problem && len(e.instances) > 0 && !slices.ContainsFunc(e.instances, func(n instance) bool { return n.lease == key }) {
 			f.Result, f.Message = Warning, f.Message+"; no Deployment of a controller uses this lease"
 			f.Todo = fmt.Sprintf("kubectl -n %s delete lease %s, if no controller outside the cluster is to use it", key.Namespace, key.Name)
+		}
+		if f.Result == Problem && haveJustStarted(ctx, e, key) {
+			f.Result, f.Message, f.Todo = Unknown, f.Message+"; its controllers have just started", "run tranche doctor again in 15 s"
 		}
 		list = append(list, f)
 	}
@@ -120,13 +124,43 @@ func (e *exam) examineLease(ctx context.Context, key client.ObjectKey) Finding {
 	return Finding{Result: OK, Message: message}
 }
 
+// haveJustStarted reports whether the controllers that use a lease have pods, all of which run for less time than a lease lasts.
+// They may not lead yet. A pod that was restarted had its time.
+func haveJustStarted(ctx context.Context, e *exam, key client.ObjectKey) bool {
+	running := 0
+	for i := range e.instances {
+		n := &e.instances[i]
+		if n.lease != key {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(n.deployment.Spec.Selector)
+		if err != nil {
+			return false
+		}
+		var pods corev1.PodList
+		err = e.List(ctx, &pods, client.InNamespace(n.deployment.Namespace), client.MatchingLabelsSelector{Selector: selector})
+		if err != nil {
+			return false
+		}
+		for j := range pods.Items {
+			for _, c := range pods.Items[j].Status.ContainerStatuses {
+				if c.RestartCount > 0 || c.State.Running == nil || e.now().Sub(c.State.Running.StartedAt.Time).Abs() >= leaseLasts {
+					return false
+				}
+				running++
+			}
+		}
+	}
+	return running > 0
+}
+
 // isRenewed reports whether a lease changes, in the time in which a leader renews it. It
 // changes whatever clock the leader has.
 func (e *exam) isRenewed(ctx context.Context, key client.ObjectKey, was *coordinationv1.Lease) (bool, error) {
 	before := renewedAt(was)
 	var l coordinationv1.Lease
-	err := wait.PollUntilContextTimeout(ctx, time.Second, e.leaseWithin, false, func(ctx context.Context) (bool, error) {
-		err := e.Get(ctx, key, &l)
+	err := wait.PollUntilContextTimeout(ctx, time.Second, e.leaseWithin, false, func(context.Context) (bool, error) {
+		err := e.Get(ctx, key, &l) // with the time that it takes: a client refuses a request that may not end within its time
 		return err == nil && !renewedAt(&l).Equal(before), client.IgnoreNotFound(err)
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
