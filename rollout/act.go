@@ -66,7 +66,7 @@ func (a *actor) act(ctx context.Context, action engine.Action) (bool, error) {
 		p := jsonpatch.Patch{}
 		p.At(a.br)
 		p.Remove("/metadata/annotations/" + jsonpatch.Pointer(v1alpha1.AnnotationRollback))
-		return true, a.Patch(ctx, a.br.DeepCopy(), p.Raw(), fieldOwner)
+		return true, a.patch(ctx, a.br.DeepCopy(), p)
 	default:
 		return false, fmt.Errorf("%T is not an action that this version knows", action)
 	}
@@ -103,7 +103,7 @@ func (a *actor) remember(ctx context.Context, action engine.Remember) (bool, err
 	p.At(record)
 	p.Add("/revision", r.Order)
 	p.Add("/metadata/annotations", record.Annotations)
-	return true, a.Patch(ctx, record, p.Raw(), fieldOwner)
+	return true, a.patch(ctx, record, p)
 }
 
 // takeRecord gives a record that is there already the order and the owners of one that
@@ -128,7 +128,7 @@ func (a *actor) takeRecord(ctx context.Context, record *appsv1.ControllerRevisio
 	p.Add("/revision", max(there.Revision, record.Revision))
 	p.Add("/metadata/annotations", record.Annotations)
 	p.Add("/metadata/ownerReferences", record.OwnerReferences)
-	return a.Patch(ctx, &there, p.Raw(), fieldOwner)
+	return a.patch(ctx, &there, p)
 }
 
 // isTemplateOf reports whether an object to be made keeps the template of a record.
@@ -152,10 +152,19 @@ func (a *actor) hold(action engine.Hold) error {
 	return a.writeDeployment(p)
 }
 
+// patch writes a patch. One that does not fit the object any more is no refusal.
+func (a *actor) patch(ctx context.Context, o client.Object, p jsonpatch.Patch, options ...client.PatchOption) error {
+	err := a.Patch(ctx, o, p.Raw(), append(options, fieldOwner)...)
+	if jsonpatch.IsInapplicable(err) {
+		return fmt.Errorf("the patch does not fit %s/%s any more: %w", o.GetNamespace(), o.GetName(), failures.ErrChanged)
+	}
+	return err
+}
+
 // writeDeployment patches the Deployment and keeps what the API server returns.
 func (a *actor) writeDeployment(p jsonpatch.Patch, options ...client.PatchOption) error {
 	d := a.d.DeepCopy()
-	if err := a.Patch(a.as, d, p.Raw(), append(options, fieldOwner)...); err != nil {
+	if err := a.patch(a.as, d, p, options...); err != nil {
 		return err
 	}
 	a.written = d
@@ -300,7 +309,7 @@ func (a *actor) size(made *appsv1.ReplicaSet, size int32) error {
 	p.Test("/metadata/uid", made.UID) // its status may be written meanwhile
 	p.Add("/spec/replicas", size)
 	answer := made.DeepCopy()
-	if err := a.Patch(a.as, answer, p.Raw(), fieldOwner); err != nil {
+	if err := a.patch(a.as, answer, p); err != nil {
 		return fmt.Errorf("giving ReplicaSet %s, which was just made, the size %d: %w", made.Name, size, err)
 	}
 	return cmp.Or(sameTemplate(made, answer, true), sameSize(made.Name, size, answer, true))
@@ -326,7 +335,7 @@ func (a *actor) resize(action engine.Resize, options ...client.PatchOption) erro
 	p.Add("/metadata/annotations/"+jsonpatch.Pointer(engine.AnnotationMaxReplicas), fmt.Sprint(action.Max))
 	p.Add("/spec/replicas", action.To)
 	answer := rs.DeepCopy()
-	if err := a.Patch(a.as, answer, p.Raw(), append(options, fieldOwner)...); err != nil {
+	if err := a.patch(a.as, answer, p, options...); err != nil {
 		return err
 	}
 	return cmp.Or(sameTemplate(rs, answer, true), sameSize(rs.Name, action.To, answer, true))

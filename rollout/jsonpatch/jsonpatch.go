@@ -3,8 +3,12 @@ package jsonpatch
 
 import (
 	"encoding/json"
+	"errors"
+	"net/http"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -54,4 +58,20 @@ func (p *Patch) Raw() client.Patch {
 // Pointer escapes a member's name for a JSON pointer (RFC 6901).
 func Pointer(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+// inapplicable is how the API server answers a patch that does not fit the object.
+var inapplicable = apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", "", 0, false)
+
+// IsInapplicable reports whether a patch did not fit the object: a member that it tests or
+// removes is not as it was. The API server finds that before it compares resourceVersions. So the
+// loser of a race may get this answer in place of a conflict. It is 422, as that of validation and
+// policies, which name the object.
+func IsInapplicable(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
+		return false
+	}
+	got := status.Status()
+	return got.Message == inapplicable.ErrStatus.Message && (got.Details == nil || got.Details.Kind == "" && len(got.Details.Causes) == 0)
 }
