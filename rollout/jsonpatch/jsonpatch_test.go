@@ -24,7 +24,8 @@ func TestIsInapplicable(t *testing.T) {
 		{"validation", `{"message":"Deployment.apps \"web\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0",
 			"reason":"Invalid","details":{"name":"web","group":"apps","kind":"Deployment","causes":[{"reason":"FieldValueInvalid",
 			"message":"Invalid value: -1","field":"spec.replicas"}]},"code":422}`, false},
-		{"a policy", `{"message":"deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'friday' with binding 'friday' denied request: no",
+		{"a policy", `{"message":"deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'friday' with binding 'friday' ` +
+			`denied request: no",
 			"reason":"Invalid","details":{"name":"web","group":"apps","kind":"deployments","causes":[{"message":"no"}]},"code":422}`, false},
 		{"a webhook", `{"message":"admission webhook \"a.example.org\" denied the request: no","reason":"Invalid","code":422}`, false},
 		{"a webhook with those words", `{"message":"admission webhook \"a.example.org\" denied the request: the server rejected our request ` +
