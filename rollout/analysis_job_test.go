@@ -10,8 +10,10 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/rollout/analysis/job"
@@ -100,8 +102,8 @@ func TestJob_Results(t *testing.T) {
 	}
 }
 
-// A Job that is not scheduled in time says so. Without its CronJob, and without rights, there
-// is none.
+// A Job that is not scheduled in time says so. Without its CronJob, and beyond
+// a quota, there is none, and the message has the words of the quota.
 func TestJob_NotRun(t *testing.T) {
 	t.Parallel()
 	s := &measuredEnv{newEnv(t)}
@@ -132,6 +134,16 @@ func TestJob_NotRun(t *testing.T) {
 	if _, err := slow.Poll(t.Context()); unknown.Of(err).Detail != "the Job did not end in time: Unschedulable" {
 		t.Errorf("after an hour: %v", err)
 	}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "no-jobs"}}
+	quota.Spec.Hard = corev1.ResourceList{"count/jobs.batch": resource.MustParse("0")}
+	s.must(s.c.Client.Create(t.Context(), quota))
+	clustertest.Wait(s, "the quota to refuse a Job", func() error {
+		_, err := s.jobRun("too-many-" + rand.String(8)).Poll(t.Context())
+		if why := unknown.Of(err); !why.Retry || !strings.HasPrefix(why.Detail, "the API server refuses the Job of CronJob smoke: exceeded quota: no-jobs, requested:") {
+			return fmt.Errorf("polling the Job: %w", err)
+		}
+		return nil
+	})
 }
 
 // A Job of the same measurement is adopted, and one of another origin is not touched.

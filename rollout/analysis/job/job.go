@@ -2,9 +2,13 @@ package job
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +31,8 @@ const (
 	keptFor = 24 * time.Hour
 	// grace is how long after its deadline a Job may take to be marked as failed.
 	grace = time.Minute
+	// create is what the account of the release needs to do.
+	create = "create Jobs"
 	// explainAfter is the age from which a Job that runs is asked what it waits for.
 	explainAfter = 10 * time.Second
 )
@@ -119,7 +125,7 @@ func (r *Run) create(ctx context.Context) error {
 		return r.apiError(err, "get CronJobs")
 	}
 	if err := r.Client.Create(ctx, r.jobOf(&from)); err != nil && !apierrors.IsAlreadyExists(err) {
-		return r.apiError(err, "create Jobs")
+		return r.apiError(err, create)
 	}
 	return &unknown.Error{Pending: true, Retry: true}
 }
@@ -168,15 +174,78 @@ func set(m *map[string]string, key, value string) {
 	(*m)[key] = value
 }
 
-// apiError puts an answer of the API server into words.
+// Refusals of the API server, as it words them.
+var (
+	// noRight is that of the authorizer. A quota and an admission policy answer with 403, too.
+	noRight = regexp.MustCompile(`: User "[^"]*" cannot `)
+	// jobName begins a refusal by a quota or a policy. Each Job has another name.
+	jobName = regexp.MustCompile(`^(cron)?jobs\.batch "[^"]*" is (forbidden|invalid): `)
+	// denied is how each refusal by a webhook begins, whatever code it has chosen.
+	denied = regexp.MustCompile(`^admission webhook "[^"]*" denied the request`)
+)
+
+// apiError puts an answer of the API server into words. What a quota, a policy or a webhook says
+// is repeated. Of a Job that is not valid only the fields are named, and no values.
 func (r *Run) apiError(err error, what string) error {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return unknown.Passing(unknown.ProviderUnavailable, "the API server does not answer as expected")
+	}
+	said := status.Status().Message
+	refuses := "the API server refuses the Job of CronJob " + r.From
+	if what != create {
+		refuses = "the API server refuses to " + what
+	}
+	fields := invalidFields(status.Status())
 	switch {
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err) && noRight.MatchString(said):
 		return unknown.Passing(unknown.JobNotRun, "the account of the release may not "+what)
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return unknown.New(unknown.JobNotRun, "the API server refuses the Job of CronJob "+r.From+" as not valid")
+	case denied.MatchString(said), apierrors.IsForbidden(err), apierrors.IsInvalid(err) && fields == "":
+		return unknown.Passing(unknown.JobNotRun, refuses+": "+words(jobName.ReplaceAllString(said, "")))
+	case apierrors.IsInvalid(err):
+		return unknown.New(unknown.JobNotRun, words(refuses+" as not valid: "+fields))
+	case apierrors.IsBadRequest(err):
+		return unknown.New(unknown.JobNotRun, refuses+" as not valid")
 	}
 	return unknown.Passing(unknown.ProviderUnavailable, "the API server does not answer as expected")
+}
+
+// invalidFields names the fields that are not valid; empty: a policy refuses, which names none.
+func invalidFields(s metav1.Status) string {
+	if s.Details == nil {
+		return ""
+	}
+	var fields []string
+	for _, c := range s.Details.Causes {
+		if c.Field != "" && !slices.Contains(fields, c.Field) {
+			fields = append(fields, c.Field)
+		}
+	}
+	return strings.Join(fields, ", ")
+}
+
+// maxWords is how many bytes of an answer are repeated. A status has room for them, and for the
+// longest name of a CronJob.
+const maxWords = 150
+
+// words returns a text in one line, without what cannot be printed, and cut.
+func words(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, text)
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) <= maxWords {
+		return text
+	}
+	const more = "…"
+	end := maxWords - len(more)
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + more
 }
 
 // pods lists the pods of a Job. Without the right to do so there are none: only explanations

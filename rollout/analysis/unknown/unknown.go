@@ -31,7 +31,8 @@ const (
 type Error struct {
 	Reason string
 	// Detail explains the reason. It has numbers and words of this program only: no part of an
-	// answer, no address and no secret.
+	// answer, no address and no secret. The one exception is what a quota, an admission policy or a
+	// webhook of the cluster says when it refuses a Job.
 	Detail string
 	// Retry: the same question may have a value later.
 	Retry bool
