@@ -16,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/cmd/tranche/view"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -331,7 +332,7 @@ func evidence(list []view.Evidence) string {
 func approvers(list []v1alpha1.StepApproval) string {
 	var texts []string
 	for _, a := range list {
-		texts = append(texts, fmt.Sprintf("step %d: %s", a.Step, view.Approver(a)))
+		texts = append(texts, fmt.Sprintf("step %d: %s", a.Step, terminal.Printable(view.Approver(a))))
 	}
 	return strings.Join(texts, "; ")
 }

@@ -185,7 +185,7 @@ func (s *releaseView) opened(style terminal.Style, a *v1alpha1.StepApproval) str
 	if a == nil {
 		return ""
 	}
-	return style.Faint("  approved by ") + view.Approver(*a) + style.Faint(", "+cli.Age(a.Time, s.Now)+" ago")
+	return style.Faint("  approved by ") + terminal.Printable(view.Approver(*a)) + style.Faint(", "+cli.Age(a.Time, s.Now)+" ago")
 }
 
 // waits says what the step under way waits for.
@@ -201,6 +201,8 @@ func (s *releaseView) waits(style terminal.Style, step view.Step) string {
 		return style.Waits("  goes on by itself in " + duration.HumanDuration(max(0, step.Until.Sub(s.Now))))
 	case view.WaitsForAnalysis:
 		return style.Waits("  waits for its metrics")
+	case view.WaitsForRemedy:
+		return style.Bad("  its metrics have failed")
 	case view.WaitsForApproval:
 	}
 	return style.Waits("  waits for an approval")

@@ -24,7 +24,7 @@ func TestSteps_Analysis(t *testing.T) {
 		want   view.WaitsFor
 	}{
 		{v1alpha1.ReasonWaitingForAnalysis, view.WaitsForAnalysis},
-		{v1alpha1.ReasonAnalysisFailed, view.WaitsForAnalysis},
+		{v1alpha1.ReasonAnalysisFailed, view.WaitsForRemedy},
 		{v1alpha1.ReasonAnalysisUnknown, view.WaitsForAnalysis},
 		{v1alpha1.ReasonWaitingForPause, view.WaitsForPause},
 		{v1alpha1.ReasonWaitingForApproval, view.WaitsForApproval},
@@ -42,6 +42,27 @@ func TestSteps_Analysis(t *testing.T) {
 		step := facts.Steps()[0]
 		if step.Gate != view.GateAnalysis || step.WaitsFor != tt.want {
 			t.Errorf("%s: gate %s, waits for %q, want %q", tt.reason, step.Gate, step.WaitsFor, tt.want)
+		}
+	}
+}
+
+// An override is no plain approval: a line has the metrics that did not count, and why.
+func TestApprover(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		of   v1alpha1.StepApproval
+		want string
+	}{
+		{v1alpha1.StepApproval{By: "Ada", Commit: "90f3b1d00aa0"}, "Ada in 90f3b1d"},
+		{v1alpha1.StepApproval{By: v1alpha1.ApprovedByCluster}, "in the cluster"},
+		{v1alpha1.StepApproval{By: "Ada", Commit: "90f3b1d00aa0", Override: []string{"errors", "p99"}, Reason: "the load test"},
+			"Ada in 90f3b1d (override of errors, p99: the load test)"},
+		{v1alpha1.StepApproval{By: "Ada", Override: []string{"errors"}}, "Ada (override of errors)"},
+		{v1alpha1.StepApproval{By: "Ada", Override: []string{"errors"}, Reason: strings.Repeat("ü", 300)},
+			"Ada (override of errors: " + strings.Repeat("ü", 99) + "…)"},
+	} {
+		if got := view.Approver(tt.of); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -194,13 +195,25 @@ func toneOf(reason string) Tone {
 	return ToneBad
 }
 
-// Approver returns who opened a gate, and in which commit.
+// Approver returns who opened a gate, and in which commit. After an override it also returns which
+// metrics did not count, and why.
 func Approver(a v1alpha1.StepApproval) string {
+	by := a.By
 	switch {
 	case a.By == v1alpha1.ApprovedByCluster:
-		return "in the cluster"
+		by = "in the cluster"
 	case a.Commit != "":
-		return a.By + " in " + cli.Short(a.Commit)
+		by += " in " + cli.Short(a.Commit)
 	}
-	return a.By
+	if len(a.Override) == 0 {
+		return by
+	}
+	by += " (override of " + plan.JoinNames(a.Override)
+	if a.Reason != "" {
+		by += ": " + clippedTo(a.Reason, maxReason)
+	}
+	return by + ")"
 }
+
+// maxReason is how much of the reason of an override a line has.
+const maxReason = 100

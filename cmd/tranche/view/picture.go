@@ -141,7 +141,11 @@ func (p *picture) gate(step *Step, x, y int) {
 	case StepDone:
 		class += " open"
 		if a := step.Approval; a != nil {
-			label = clippedTo(personOf(a), 16)
+			label = personOf(a)
+			if len(a.Override) > 0 {
+				label = "override: " + label
+			}
+			label = clippedTo(label, 16)
 		}
 	case StepWaiting:
 		class, colour = "gate closed", "waits"

@@ -38,6 +38,7 @@ const (
 	WaitsForNothing  WaitsFor = ""
 	WaitsForApproval WaitsFor = "approval"
 	WaitsForAnalysis WaitsFor = "analysis"
+	WaitsForRemedy   WaitsFor = "remedy" // its metrics have failed
 	WaitsForPause    WaitsFor = "pause"
 	WaitsForPods     WaitsFor = "pods"
 	WaitsForResume   WaitsFor = "resume"
@@ -137,8 +138,9 @@ func (s *Facts) waits(step v1alpha1.Step) (WaitsFor, *time.Time) {
 		return WaitsForNothing, nil
 	case at.Reason == v1alpha1.ReasonUpgrading: // the Deployment has grown at the gate
 		return WaitsForPods, nil
-	case at.Reason == v1alpha1.ReasonWaitingForAnalysis, at.Reason == v1alpha1.ReasonAnalysisFailed,
-		at.Reason == v1alpha1.ReasonAnalysisUnknown:
+	case at.Reason == v1alpha1.ReasonAnalysisFailed:
+		return WaitsForRemedy, nil
+	case at.Reason == v1alpha1.ReasonWaitingForAnalysis, at.Reason == v1alpha1.ReasonAnalysisUnknown:
 		return WaitsForAnalysis, nil
 	case at.Reason == v1alpha1.ReasonWaitingForPause && step.Analysis != nil && at.StepStateTime != nil: // it only observes
 		until := at.StepStateTime.Add(step.Analysis.Duration.Duration)

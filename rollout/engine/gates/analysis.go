@@ -3,7 +3,6 @@ package gates
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
@@ -80,7 +79,7 @@ func analysed(p *position.Position) *Gate {
 	s := p.Status.Analysis
 	if s == nil || s.Verdict != v1alpha1.VerdictPass || s.Step != n {
 		return &Gate{Reason: v1alpha1.ReasonWaitingForAnalysis,
-			Message: fmt.Sprintf("%s; step %d is being measured%s", p.Progress(), n, soFar(s, step))}
+			Message: fmt.Sprintf("%s; step %d%s", p.Progress(), n, Track(p).SoFar())}
 	}
 	if step.Approval {
 		return nil
@@ -97,18 +96,6 @@ func overridesAll(p *position.Position, step *v1alpha1.StepAnalysis) bool {
 	}
 	t := verdict.Track{Plan: p.Spec.Strategy.Analysis, Step: step}
 	return !slices.ContainsFunc(t.StepMetrics(), func(name string) bool { return !slices.Contains(o.Metrics, name) })
-}
-
-// soFar says until when is measured, and what was.
-func soFar(s *v1alpha1.AnalysisStatus, step *v1alpha1.StepAnalysis) string {
-	if s == nil || s.StartTime == nil {
-		return ""
-	}
-	text := " until " + s.StartTime.Add(step.Duration.Duration).UTC().Format(time.TimeOnly) + " UTC"
-	if s.Message != "" {
-		text += ": " + s.Message
-	}
-	return text
 }
 
 // overridden adds the override that opened a gate to the approver.

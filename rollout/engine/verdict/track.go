@@ -112,6 +112,43 @@ func measures(st *v1alpha1.MetricStatus) bool {
 	return st.Verdict != v1alpha1.VerdictFail && (st.Background || st.Verdict != v1alpha1.VerdictPass)
 }
 
+// lateAfter is how long after it is due a verdict may take without being late.
+const lateAfter = 30 * time.Second
+
+// SoFar says until when is measured at the step, and what was.
+func (t *Track) SoFar() string {
+	until := t.until()
+	if until.IsZero() {
+		return " is being measured"
+	}
+	text := " is being measured until "
+	if t.Now.Sub(until) >= lateAfter {
+		text = " has no verdict yet, and should have been measured by "
+	}
+	text += until.UTC().Format(time.TimeOnly) + " UTC"
+	if t.Status.Message != "" {
+		text += ": " + t.Status.Message
+	}
+	return text
+}
+
+// until is when all verdicts of the step are due; zero if nothing is measured at it.
+func (t *Track) until() time.Time {
+	if t.Step == nil || t.Status == nil || t.Status.StartTime == nil {
+		return time.Time{}
+	}
+	until := t.Status.StartTime.Add(t.Step.Duration.Duration)
+	for i := range t.Status.Metrics {
+		st := &t.Status.Metrics[i]
+		if m := t.Metric(st.Name); m != nil && !st.Background {
+			if due := t.due(m, st); due.After(until) {
+				until = due
+			}
+		}
+	}
+	return until
+}
+
 // Next returns the measurement of a metric whose answer is missing. A background metric asks
 // for no more than the windows by which it is judged: older ones would be forgotten at once.
 func (t *Track) Next(st *v1alpha1.MetricStatus, of Release) *Measurement {

@@ -70,7 +70,7 @@ export interface Step {
   approval?: Approval;
   updated?: number;
   available?: number;
-  waitsFor?: "approval" | "analysis" | "pause" | "pods" | "resume";
+  waitsFor?: "approval" | "analysis" | "remedy" | "pause" | "pods" | "resume";
   until?: string;
 }
 
