@@ -184,8 +184,8 @@ var (
 	denied = regexp.MustCompile(`^admission webhook "[^"]*" denied the request`)
 )
 
-// apiError puts an answer of the API server into words. What a quota, a policy or a webhook says
-// is repeated. Of a Job that is not valid only the fields are named, and no values.
+// apiError puts an answer of the API server into words. It repeats those of a quota, a policy or
+// a webhook. If a Job is not valid, it names the fields without their values.
 func (r *Run) apiError(err error, what string) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

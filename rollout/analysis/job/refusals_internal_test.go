@@ -15,8 +15,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/analysis/unknown"
 )
 
-// The answers are those of an API server. The message repeats what a quota or a policy says, tells
-// a right that is missing from it, and names a field that is not valid without its value.
+// The answers are those of an API server. The message repeats what a quota or a policy says, and
+// tells a right that is missing from it. It names a field that is not valid, without its value.
 func TestAPIError(t *testing.T) {
 	t.Parallel()
 	const refused = "the API server refuses the Job of CronJob probe"
@@ -40,7 +40,8 @@ func TestAPIError(t *testing.T) {
 			refused + `: admission webhook "a.example.org" denied the request: no`, true},
 		{500, metav1.StatusReasonInternalError, `admission webhook "a.example.org" denied the request: no`, "null",
 			refused + `: admission webhook "a.example.org" denied the request: no`, true},
-		{422, metav1.StatusReasonInvalid, `Job.batch "web-0-1" is invalid: spec.template.spec.containers[0].env[0].name: Invalid value: "hunter2": no`,
+		{422, metav1.StatusReasonInvalid, `Job.batch "web-0-1" is invalid: spec.template.spec.containers[0].env[0].name: ` +
+			`Invalid value: "hunter2": no`,
 			`{"kind":"Job","causes":[{"reason":"FieldValueInvalid","message":"Invalid value: \"hunter2\"",` +
 				`"field":"spec.template.spec.containers[0].env[0].name"}]}`,
 			refused + " as not valid: spec.template.spec.containers[0].env[0].name", false},
@@ -48,7 +49,7 @@ func TestAPIError(t *testing.T) {
 		{503, metav1.StatusReasonServiceUnavailable, "https://10.0.0.1", "{}", "the API server does not answer as expected", true},
 		{403, metav1.StatusReasonForbidden, "a\x1b[31m\r\nb\u202e\x00c\xff" + strings.Repeat(" ü", 1000), "{}", refused + ": a [31m b c ü", true},
 	} {
-		answer := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: tt.code, Reason: tt.reason, Message: tt.said}}
+		answer := &apierrors.StatusError{ErrStatus: metav1.Status{Code: tt.code, Reason: tt.reason, Message: tt.said}}
 		if err := json.Unmarshal([]byte(tt.detail), &answer.ErrStatus.Details); err != nil {
 			t.Fatal(err)
 		}
