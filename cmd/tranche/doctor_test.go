@@ -3,11 +3,16 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -76,6 +81,18 @@ func (u *upgrades) examine(v trancheVersion) {
 	})
 	u.doctor(0, admin, "")
 	u.stop(syscall.SIGTERM)
+	clustertest.Wait(u, "the controllers to have had the time of a lease", func() error {
+		var pods corev1.PodList
+		u.must(u.c.Client.List(u.Context(), &pods, client.InNamespace("tranche-system")))
+		for _, pod := range pods.Items {
+			for _, c := range pod.Status.ContainerStatuses {
+				if c.State.Running == nil || time.Since(c.State.Running.StartedAt.Time) < 20*time.Second {
+					return fmt.Errorf("%s has just started", pod.Name)
+				}
+			}
+		}
+		return nil
+	})
 	u.doctor(2, admin, "", "no controller holds it", "1 problem found")
 }
 
