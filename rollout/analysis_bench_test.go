@@ -38,7 +38,7 @@ func benchmarkAnalysis(b *testing.B, releases int) {
 		f := newField(b, c, releases, 2)
 		o := rollout.Options{Concurrent: 10, Analysis: analysis.Options{MayReach: func(netip.Addr) error { return nil }}}
 		startReconciler(b, c, f.ns, o, func(*ctrl.Options) {})
-		f.plan([]string{"50%", "100%"})
+		f.plan([]string{"50%", "100%"}, "v1")
 		b.ReportMetric(f.median(tries).Seconds(), "first-replicaset-alone-s")
 		f.analyse(server.URL)
 		f.bring("v2")
