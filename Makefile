@@ -97,7 +97,7 @@ verify: generate ## Fail if generated files are not current
 	else echo "NOT CHECKED: the built page, which needs Node"; fi
 
 bench: bin/devcluster bin/kubectl ## Run the benchmarks
-	go test -run '^$$' -bench . -timeout 30m ./...
+	go test -run '^$$' -bench . -timeout 4h ./...
 
 # Each target for that long.
 FUZZTIME ?= 1m
@@ -108,12 +108,15 @@ WALKS ?= 225000
 # about 40 minutes of one core, and on one.
 GRAPHS ?= 10000
 LIVE ?= 50
+# Other sizes of releases, sources and repositories: SCALE='-releases 500 -sources 200 -failover 10 -repositories 20'
+SCALE ?=
 
 soak: bin/devcluster bin/kubectl ## Explore wide, take every fault at every write, five minutes of chaos: over two hours
 	go test -v -run 'Explore|ChangeAtAnyMoment|Adversary' -timeout 4h ./rollout/engine -full -walks $(WALKS)
 	go test -v -run 'TestFaultAtAnyWrite|TestChaos' -timeout 1h ./rollout -full
 	go test -v -run TestPlanAdversary -timeout 2h ./gitsync/terms -graphs $(GRAPHS)
 	go test -v -run TestLiveAdversary -timeout 2h ./gitsync -live $(LIVE)
+	go test -run '^$$' -bench 'Failover|Scale|Repositories' -timeout 4h ./cmd/tranche $(SCALE)
 
 # Go before 1.27 may fail a target at the end of its time, without a failing input:
 # "context deadline exceeded" (go.dev/issue/75804). This is no failure.

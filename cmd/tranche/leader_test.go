@@ -44,6 +44,7 @@ type replicas struct {
 type saying struct {
 	by, line string
 	leads    bool
+	at       time.Time
 }
 
 type replica struct {
@@ -76,6 +77,12 @@ const leaseHeader = "X-Test-Lease"
 // threeReplicas of the controller follow a repository, which edit may add to.
 func threeReplicas(t *testing.T, edit func(*env)) *replicas {
 	t.Helper()
+	return newReplicas(t, edit, "a", "b", "c")
+}
+
+// newReplicas starts replicas of these names.
+func newReplicas(t testing.TB, edit func(*env), names ...string) *replicas {
+	t.Helper()
 	s := envOf(t, "web")
 	if edit != nil {
 		edit(s)
@@ -84,7 +91,7 @@ func threeReplicas(t *testing.T, edit func(*env)) *replicas {
 	git, err := url.Parse(server.URL)
 	s.must(err)
 	rs := &replicas{env: s, git: git, by: map[string]*replica{}}
-	for _, name := range []string{"a", "b", "c"} {
+	for _, name := range names {
 		rs.start(name)
 	}
 	t.Cleanup(func() {
@@ -213,6 +220,7 @@ func (rs *replicas) between(r *replica) http.Handler {
 func (rs *replicas) say(s saying) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	s.at = time.Now()
 	rs.log = append(rs.log, s)
 }
 
