@@ -123,7 +123,8 @@ func (s *installed) pods(want map[string]int) {
 			got[tag]++
 		}
 		if !maps.Equal(got, want) {
-			return fmt.Errorf("pods %v\n%s", got, s.kubectl("get", "gitsources,batchreleases", "-n", "shop", "-o", "wide"))
+			at, _ := s.c.Kubectl(s, "get", "gitsources,batchreleases", "-n", "shop", "-o", "wide") // the kinds may be gone
+			return fmt.Errorf("pods %v\n%s", got, at)
 		}
 		return nil
 	})
@@ -318,10 +319,10 @@ func (s *installed) badDay(chart string) {
 	s.pods(map[string]int{"v3": 8, "v2": 2})
 	s.uninstallsWithoutController(chart)
 	s.uninstallsWithoutHooks(chart)
-	s.pods(map[string]int{"v2": 10}) // of a GitSource that was deleted, so that nothing governs
 	s.must(s.helm.Upgrade("batches", chart, "crds: {keep: false}"))
 	s.must(s.helm.Uninstall("batches"))
 	s.leaves()
+	s.pods(map[string]int{"v2": 10})
 }
 
 // takesOver what kustomize has installed.
@@ -367,7 +368,8 @@ func (s *installed) uninstallsWithoutController(chart string) {
 		s.Fatal("without a controller, helm uninstall succeeds")
 	}
 	out := s.kubelet.Output("tranche-uninstall")
-	if !strings.Contains(out, "after 10s these are left: GitSource shop/shop") || !strings.Contains(out, "kubectl -n ops logs") {
+	if !strings.Contains(out, "after 10s these are left: GitSource shop/shop") || !strings.Contains(out, "kubectl -n ops logs") ||
+		!strings.Contains(out, "set spec.suspend of each to true") {
 		s.Errorf("the hook has printed %s", out)
 	}
 	s.held()
@@ -379,10 +381,23 @@ func (s *installed) uninstallsWithoutController(chart string) {
 	if err := s.helm.Upgrade("batches", chart, ""); err == nil {
 		s.Error("Helm upgrades a release whose removal has failed: docs/install.md says that it does not")
 	}
+	s.takesBack()
+}
+
+// takesBack the removal that has failed, with the commands of docs/install.md. The release stays at its gate.
+func (s *installed) takesBack() {
+	s.Helper()
+	s.kubectl("patch", "gitsource", "shop", "-n", "shop", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
 	s.must(s.helm.Rollback("batches", 2))
 	if got := s.helm.Status("batches"); got != "deployed" {
 		s.Errorf("the release is %s", got)
 	}
+	s.kubelet.Repair()
+	s.kubectl("wait", "--for=delete", "gitsource/shop", "-n", "shop", "--timeout=4m")
+	s.follow()
+	s.kubectl("wait", "--for=condition=Ready", "gitsource/shop", "-n", "shop", "--timeout=4m")
+	s.reason("WaitingForApproval", "0")
+	s.pods(map[string]int{"v3": 8, "v2": 2})
 }
 
 // uninstallsWithoutHooks leaves Deployments held. The policies protect them until the
@@ -398,7 +413,9 @@ func (s *installed) uninstallsWithoutHooks(chart string) {
 	})
 	s.held()
 	s.must(s.helm.Install("batches", chart, s.values))
-	s.kubelet.Repair()
+	s.leads("")
+	s.reason("WaitingForApproval", "0")
+	s.pods(map[string]int{"v3": 8, "v2": 2})
 }
 
 // leaves waits until nothing in the cluster tells of Tranche, but these.
