@@ -59,12 +59,14 @@ func TestPage_OfOneRelease(t *testing.T) {
 	t.Run("a hostile release", func(t *testing.T) { showsHostileTexts(t, b) })
 }
 
-// The link to the forge has the approval filled in.
+// The link to the forge has the approval filled in. A gate that was opened in spite of its metrics
+// says so.
 func leadsToTheForge(t *testing.T, b *clitest.Browser) {
-	page, _ := onPage(t, b, nil, func(_ *v1alpha1.BatchRelease, gs *v1alpha1.GitSource) {
+	page, _ := onPage(t, b, nil, func(br *v1alpha1.BatchRelease, gs *v1alpha1.GitSource) {
 		gs.Spec.URL = "https://github.com/acme/shop.git"
+		br.Status.Approvals[0].Override = []string{"errors"}
 	})
-	page.Sees("main", "Commit the approval on the forge")
+	page.Sees("main", "Commit the approval on the forge", "override: Ada", "step 0: override, Ada")
 	var href string
 	page.Runs("document.querySelector('.decide a').href", &href)
 	for _, part := range []string{

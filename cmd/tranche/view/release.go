@@ -18,7 +18,7 @@ type Release struct {
 	Images   []Image `json:"images,omitempty"`
 	Plan     []Step  `json:"plan"`
 	Sets     []Set   `json:"sets"`
-	Held     bool    `json:"held"`
+	Held     *bool   `json:"held,omitempty"` // nil: not known, since the Deployment is missing or may not be read
 	Next     Next    `json:"next"`
 	Failed   string  `json:"failed,omitempty"`
 	Deletion string  `json:"deletion,omitempty"`
@@ -83,7 +83,8 @@ func NewRelease(s *Facts) *Release {
 		r.NewerCommit = br.Spec.Commit
 	}
 	if s.Deployment != nil {
-		r.Held = v1alpha1.HasHeld(s.Deployment.Labels)
+		held := v1alpha1.HasHeld(s.Deployment.Labels)
+		r.Held = &held
 	}
 	for _, rs := range s.Sets {
 		r.Sets = append(r.Sets, s.newSet(rs))

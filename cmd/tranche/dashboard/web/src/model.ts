@@ -58,6 +58,8 @@ export interface Approval {
   commit?: string;
   by?: string;
   time: string;
+  override?: string[];
+  reason?: string;
 }
 
 export interface Step {
@@ -181,7 +183,7 @@ export interface Release extends Row {
   images?: { container: string; from?: string; to: string }[];
   plan: Step[];
   sets: PodSet[];
-  held: boolean;
+  held?: boolean;
   next: { head?: string; command?: string; byHand?: string };
   failed?: string;
   deletion?: string;

@@ -27,7 +27,11 @@ function Gate({ step }: { step: Step }) {
       <span class="gate-text">
         {open && step.approval ? (
           <>
-            <span class="visually-hidden">approved by </span>
+            {step.approval.override ? (
+              <span title={step.approval.reason}>override: </span>
+            ) : (
+              <span class="visually-hidden">approved by </span>
+            )}
             {step.approval.by === "cluster" ? "in the cluster" : person(step.approval.by)}
           </>
         ) : passed && step.gate === "approval" ? (
@@ -179,7 +183,7 @@ export function Timeline({ history, now }: { history: ReleaseRecord[]; now: numb
                   )}
                   {gates.length > 0 && (
                     <span class="faint gates-by">
-                      {gates.map((g) => `step ${g.step}: ${g.by === "cluster" ? "in the cluster" : person(g.by)}${g.commit ? " " + short(g.commit) : ""}`).join(" · ")}
+                      {gates.map((g) => `step ${g.step}: ${g.override ? "override, " : ""}${g.by === "cluster" ? "in the cluster" : person(g.by)}${g.commit ? " " + short(g.commit) : ""}`).join(" · ")}
                     </span>
                   )}
                 </td>
