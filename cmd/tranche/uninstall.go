@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -119,8 +120,8 @@ func (u *uninstall) find(ctx context.Context) error {
 		return u.findOnce(ctx)
 	}
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, syncPoll, rightsWithin, true, func(ctx context.Context) (bool, error) {
-		last = u.findOnce(ctx)
+	err := wait.PollUntilContextTimeout(ctx, syncPoll, rightsWithin, true, func(context.Context) (bool, error) {
+		last = u.findOnce(ctx) // with the time that it takes, as in await
 		if apierrors.IsForbidden(last) {
 			return false, nil
 		}
@@ -204,10 +205,10 @@ func (u *uninstall) refusal() error {
 	switch {
 	case len(pruning) > 0 && !u.keep && !u.prune:
 		return fmt.Errorf("GitSources with spec.prune: true delete what they applied: %s; give --keep to keep it, or --prune to delete it",
-			strings.Join(pruning, ", "))
+			plan.JoinNames(pruning))
 	case len(u.held) > 0 && !u.complete:
 		return fmt.Errorf("under release: %s; complete the releases or roll them back first, "+
-			"or give --complete to let them go to 100 %% without their gates", strings.Join(u.held, ", "))
+			"or give --complete to let them go to 100 %% without their gates", plan.JoinNames(u.held))
 	}
 	return nil
 }
@@ -266,7 +267,7 @@ func (u *uninstall) await(ctx context.Context, what string, list func(context.Co
 	case wait.Interrupted(err):
 		return cli.WithCode(cli.ExitTimeout, fmt.Errorf("waiting for %s: after %s these are left: %s; does the controller run? "+
 			"kubectl -n %s logs deploy/tranche-controller; then run the command again",
-			what, u.timeout, strings.Join(left, ", "), u.installed.namespace))
+			what, u.timeout, plan.JoinNames(left), u.installed.namespace))
 	}
 	return err
 }
