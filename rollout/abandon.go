@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -89,26 +90,20 @@ type abandonment struct {
 	now       func() time.Time
 }
 
-// abandon hands back the Deployments of a namespace that no plan governs any
-// more, and deletes their records. A hold is known by its label, or by records of
-// ours. It returns when to do so again for those that wait for their sources.
-func (a *abandonment) abandon(ctx context.Context, namespace string) (wait time.Duration, err error) {
-	names := map[string]bool{} // true: held
-	var records appsv1.ControllerRevisionList
-	if err := a.List(ctx, &records, client.InNamespace(namespace)); err != nil {
-		return 0, fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
+// abandon hands back Deployments that no plan governs any more, and deletes their records. A
+// request for one Deployment is about that one: users may label many, and each costs one look. One
+// for a plan that is gone does not name its Deployment, and is about all of the namespace. It
+// returns when to do so again for those that wait for their sources.
+func (a *abandonment) abandon(ctx context.Context, release types.NamespacedName) (wait time.Duration, err error) {
+	namespace := release.Namespace
+	var names map[string]bool // true: held
+	if deployment, ok := strings.CutPrefix(release.Name, noPlan); ok {
+		names, err = a.candidate(ctx, types.NamespacedName{Namespace: namespace, Name: deployment})
+	} else {
+		names, err = a.candidates(ctx, namespace)
 	}
-	for i := range records.Items {
-		if owner := metav1.GetControllerOf(&records.Items[i]); owner != nil && owner.Kind == "Deployment" {
-			names[owner.Name] = false
-		}
-	}
-	var held appsv1.DeploymentList
-	if err := a.List(ctx, &held, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelHeld}); err != nil {
-		return 0, fmt.Errorf("listing the held Deployments of %s: %w", namespace, err)
-	}
-	for i := range held.Items {
-		names[held.Items[i].Name] = true
+	if err != nil {
+		return 0, err
 	}
 	var failed []error // of one Deployment, which keeps no other one held
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -127,6 +122,38 @@ func (a *abandonment) abandon(ctx context.Context, namespace string) (wait time.
 		wait = max(wait, waits)
 	}
 	return wait, errors.Join(failed...)
+}
+
+// candidate is one Deployment, with whether it has the label of a hold.
+func (a *abandonment) candidate(ctx context.Context, key types.NamespacedName) (map[string]bool, error) {
+	var d appsv1.Deployment
+	if err := a.Get(ctx, key, &d); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("getting Deployment %s: %w", key, err)
+	}
+	return map[string]bool{key.Name: v1alpha1.HasHeld(d.Labels)}, nil
+}
+
+// candidates are the Deployments of a namespace with the label of a hold, which are true, and
+// those with records of ours.
+func (a *abandonment) candidates(ctx context.Context, namespace string) (map[string]bool, error) {
+	names := map[string]bool{}
+	var records appsv1.ControllerRevisionList
+	if err := a.List(ctx, &records, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
+	}
+	for i := range records.Items {
+		if owner := metav1.GetControllerOf(&records.Items[i]); owner != nil && owner.Kind == "Deployment" {
+			names[owner.Name] = false
+		}
+	}
+	var held appsv1.DeploymentList
+	if err := a.List(ctx, &held, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelHeld}); err != nil {
+		return nil, fmt.Errorf("listing the held Deployments of %s: %w", namespace, err)
+	}
+	for i := range held.Items {
+		names[held.Items[i].Name] = true
+	}
+	return names, nil
 }
 
 // letGo releases a Deployment that no plan governs, or returns how long that waits for its

@@ -2,12 +2,17 @@ package rollout_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -152,5 +157,45 @@ func TestPlanDeletedUnderAMutatingPolicy(t *testing.T) {
 	}
 	if d := s.deployment("web"); d.Spec.Paused || d.Labels[v1alpha1.LabelHeld] != "" {
 		t.Errorf("it is held: %+v", d.Spec)
+	}
+}
+
+// A user who labels many Deployments as held costs a write for each, and keeps no release of
+// others waiting.
+func TestHandBack_ManyLabels(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	const n = 40
+	for i := range n {
+		name := fmt.Sprintf("labelled-%d", i)
+		s.must(s.c.Client.Create(t.Context(), &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns, Labels: map[string]string{v1alpha1.LabelHeld: "true"}},
+			Spec: appsv1.DeploymentSpec{
+				Replicas: ptr.To[int32](0), Template: template(name, "v1"),
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+			},
+		}))
+	}
+	var writes atomic.Int32
+	startControllerIn(t, s.c, s.ns, func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/deployments/labelled-") {
+				writes.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	clustertest.Wait(t, "the labels to be off", func() error {
+		var list appsv1.DeploymentList
+		s.must(s.c.Client.List(t.Context(), &list, client.InNamespace(s.ns), client.HasLabels{v1alpha1.LabelHeld}))
+		if len(list.Items) > 0 {
+			return fmt.Errorf("%d are labelled", len(list.Items))
+		}
+		return nil
+	})
+	if got := writes.Load(); got > 3*n {
+		t.Errorf("%d requests write %d Deployments", got, n)
+	} else {
+		t.Logf("%d requests write %d Deployments", got, n)
 	}
 }

@@ -537,7 +537,7 @@ func (t teller) tell(about client.Object, e engine.Event) {
 
 // abandoned is the round of a plan that is gone.
 func (r *reconciler) abandoned(ctx context.Context, release types.NamespacedName) (reconcile.Result, error) {
-	wait, err := r.abandonment.abandon(ctx, release.Namespace)
+	wait, err := r.abandonment.abandon(ctx, release)
 	return r.result(ctx, release, wait, err)
 }
 
