@@ -25,8 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/managedfields"
 )
 
-// eventInterval is how long after an event of a failing hand-back the next one follows. An
-// event lives for an hour, if the API server does not say otherwise.
+// eventInterval is the time between events of a failing hand-back. By default, the API server keeps an event for an hour.
 const eventInterval = 30 * time.Minute
 
 // handBacks remembers the Deployments without a plan that could not be handed back, and
@@ -61,8 +60,7 @@ func (h *handBacks) forget(deployment types.NamespacedName) {
 	delete(h.of, deployment)
 }
 
-// tellNotHandedBack tells of a Deployment that no plan governs why it is not handed back.
-// The tries go on, less and less often, and there is not an event for each.
+// tellNotHandedBack tells why a Deployment that no plan governs is not handed back. There is not an event for each try.
 func (a *abandonment) tellNotHandedBack(d *appsv1.Deployment, action engine.Action, err error) {
 	if apierrors.IsConflict(err) || errors.Is(err, failures.ErrChanged) {
 		return
@@ -90,56 +88,43 @@ type abandonment struct {
 	now       func() time.Time
 }
 
-// abandon hands back Deployments that no plan governs any more, and deletes their records. A
-// request for one Deployment is about that one: users may label many, and each costs one look. One
-// for a plan that is gone does not name its Deployment, and is about all of the namespace. It
+// abandon hands back Deployments that no plan governs any more, and deletes their records. It
 // returns when to do so again for those that wait for their sources.
 func (a *abandonment) abandon(ctx context.Context, release types.NamespacedName) (wait time.Duration, err error) {
-	namespace := release.Namespace
-	var names map[string]bool // true: held
-	if deployment, ok := strings.CutPrefix(release.Name, noPlan); ok {
-		names, err = a.candidate(ctx, types.NamespacedName{Namespace: namespace, Name: deployment})
-	} else {
-		names, err = a.candidates(ctx, namespace)
-	}
+	names, err := a.candidates(ctx, release)
 	if err != nil {
 		return 0, err
 	}
 	var failed []error // of one Deployment, which keeps no other one held
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		plans, err := a.plans.of(ctx, namespace, name)
+		key := types.NamespacedName{Namespace: release.Namespace, Name: name}
+		plans, err := a.plans.of(ctx, key.Namespace, name)
 		if err != nil {
 			return wait, err
 		}
 		if len(plans) > 0 {
-			a.handBacks.forget(types.NamespacedName{Namespace: namespace, Name: name})
+			a.handBacks.forget(key)
 			continue
 		}
-		waits, err := a.letGo(ctx, types.NamespacedName{Namespace: namespace, Name: name}, names[name])
-		if err != nil {
-			failed = append(failed, err)
-		}
-		wait = max(wait, waits)
+		waits, err := a.letGo(ctx, key, names[name])
+		failed, wait = append(failed, err), max(wait, waits)
 	}
 	return wait, errors.Join(failed...)
 }
 
-// candidate is one Deployment, with whether it has the label of a hold.
-func (a *abandonment) candidate(ctx context.Context, key types.NamespacedName) (map[string]bool, error) {
-	var d appsv1.Deployment
-	if err := a.Get(ctx, key, &d); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("getting Deployment %s: %w", key, err)
+// candidates are Deployments with the label of a hold, which are true, or with records of ours.
+// Users may label many, so a request for one looks at that one. A request for a plan that is gone
+// does not name its Deployment, and looks at the namespace.
+func (a *abandonment) candidates(ctx context.Context, release types.NamespacedName) (map[string]bool, error) {
+	in, names := client.InNamespace(release.Namespace), map[string]bool{}
+	if name, ok := strings.CutPrefix(release.Name, noPlan); ok {
+		var d appsv1.Deployment
+		err := a.Get(ctx, types.NamespacedName{Namespace: release.Namespace, Name: name}, &d)
+		return map[string]bool{name: v1alpha1.HasHeld(d.Labels)}, client.IgnoreNotFound(err)
 	}
-	return map[string]bool{key.Name: v1alpha1.HasHeld(d.Labels)}, nil
-}
-
-// candidates are the Deployments of a namespace with the label of a hold, which are true, and
-// those with records of ours.
-func (a *abandonment) candidates(ctx context.Context, namespace string) (map[string]bool, error) {
-	names := map[string]bool{}
 	var records appsv1.ControllerRevisionList
-	if err := a.List(ctx, &records, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
+	if err := a.List(ctx, &records, in); err != nil {
+		return nil, fmt.Errorf("listing the ControllerRevisions of %s: %w", release.Namespace, err)
 	}
 	for i := range records.Items {
 		if owner := metav1.GetControllerOf(&records.Items[i]); owner != nil && owner.Kind == "Deployment" {
@@ -147,8 +132,8 @@ func (a *abandonment) candidates(ctx context.Context, namespace string) (map[str
 		}
 	}
 	var held appsv1.DeploymentList
-	if err := a.List(ctx, &held, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelHeld}); err != nil {
-		return nil, fmt.Errorf("listing the held Deployments of %s: %w", namespace, err)
+	if err := a.List(ctx, &held, in, client.HasLabels{v1alpha1.LabelHeld}); err != nil {
+		return nil, fmt.Errorf("listing the held Deployments of %s: %w", release.Namespace, err)
 	}
 	for i := range held.Items {
 		names[held.Items[i].Name] = true
@@ -156,8 +141,7 @@ func (a *abandonment) candidates(ctx context.Context, namespace string) (map[str
 	return names, nil
 }
 
-// letGo releases a Deployment that no plan governs, or returns how long that waits for its
-// source.
+// letGo releases a Deployment that no plan governs, or returns how long that waits for its source.
 func (a *abandonment) letGo(ctx context.Context, deployment types.NamespacedName, held bool) (time.Duration, error) {
 	if held {
 		if returning, err := a.returning(ctx, deployment); err != nil || returning {
