@@ -246,9 +246,18 @@ func (u *uninstall) sourcesLeft(ctx context.Context) ([]string, error) {
 	list, err := u.at.Sources(ctx, "")
 	for i := range list {
 		gs := &list[i]
-		left = append(left, "GitSource "+gs.Namespace+"/"+gs.Name+stalled(gs.Status.Conditions))
+		left = append(left, "GitSource "+gs.Namespace+"/"+gs.Name+keptBy(gs)+stalled(gs.Status.Conditions))
 	}
 	return left, err
+}
+
+// keptBy names the finalizers of others, which keep an object that is deleted.
+func keptBy(o client.Object) string {
+	others := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return strings.HasPrefix(f, v1alpha1.Group+"/") })
+	if len(others) == 0 {
+		return ""
+	}
+	return " (kept by the finalizers " + plan.JoinNames(others) + ")"
 }
 
 // releasesLeft are the BatchReleases, their records and the held Deployments that are not gone, and why.
@@ -264,7 +273,7 @@ func (u *uninstall) releasesLeft(ctx context.Context) ([]string, error) {
 	list, err := u.at.Releases(ctx, "")
 	for i := range list {
 		br := &list[i]
-		left = append(left, "BatchRelease "+br.Namespace+"/"+br.Name+stalled(br.Status.Conditions))
+		left = append(left, "BatchRelease "+br.Namespace+"/"+br.Name+keptBy(br)+stalled(br.Status.Conditions))
 	}
 	if err != nil && !isNoKind(err) {
 		return nil, err

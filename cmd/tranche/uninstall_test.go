@@ -10,9 +10,12 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -32,6 +35,7 @@ func TestUninstall(t *testing.T) {
 	gate := map[string]int32{"v1": 8, "v2": 2}
 	s.waitFor("web", "WaitingForApproval", 0, gate)
 
+	mislabelled := labelled(s)
 	s.uninstalls(1, "", "give --yes")
 	s.uninstalls(1, "--yes", s.ns+"/source  true ", "are deleted",
 		"spec.prune: true delete what they applied: "+s.ns+"/source; give --keep to keep it, or --prune to delete it")
@@ -47,6 +51,7 @@ func TestUninstall(t *testing.T) {
 	s.uninstalls(0, "--keep --complete --yes", "Deployment "+s.ns+"/web is under release. It goes to 100 % without its gates.",
 		"Deleted 1 GitSources and ")
 	stop()
+	s.must(s.c.Client.Delete(s.Context(), mislabelled))
 	s.hasNothingLeft()
 	if now := s.deployment(); now == nil || now.UID != web.UID {
 		t.Fatalf("the Deployment is %v", now)
@@ -104,6 +109,22 @@ func (s *env) uninstalls(code int, flags string, texts ...string) {
 		s.Fatalf("tranche uninstall %s: exit code %d, want %d: %v:\n%s", flags, got, code, err, out)
 	}
 	s.has(string(out), texts...)
+}
+
+// labelled creates a Deployment that a user has labelled as held. It is not held, and does not
+// keep an admin from removing Tranche.
+func labelled(s *env) *appsv1.Deployment {
+	s.Helper()
+	app := map[string]string{"app": "labelled"}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "labelled", Labels: map[string]string{v1alpha1.LabelHeld: "true"}},
+		Spec:       *s.deployment().Spec.DeepCopy(),
+	}
+	d.Spec.Selector.MatchLabels, d.Spec.Template.Labels = app, app
+	d.Spec.Paused, d.Spec.Replicas = true, ptr.To[int32](0)
+	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType}
+	s.must(s.c.Client.Create(s.Context(), d))
+	return d
 }
 
 // deployment reads Deployment web; nil: there is none.

@@ -9,9 +9,12 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // LeaseName names the lease of the leader, of which there is one for each label selector
@@ -56,15 +59,26 @@ func ArgumentOf(args []string, flag string) (string, bool) {
 }
 
 // Held lists the Deployments of a namespace that are held, as namespace/name; of all
-// namespaces where it is empty.
+// namespaces where it is empty. A Deployment with only the label, and without a BatchRelease, is
+// not held: any user may have labelled it.
 func (c *Connection) Held(ctx context.Context, namespace string) ([]string, error) {
 	var list appsv1.DeploymentList
 	if err := c.List(ctx, &list, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelHeld}); err != nil {
 		return nil, fmt.Errorf("listing held Deployments: %w", err)
 	}
+	releases, err := c.Releases(ctx, namespace)
+	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	governed := map[string]bool{}
+	for i := range releases {
+		governed[releases[i].Namespace+"/"+releases[i].Spec.WorkloadRef.Name] = true
+	}
 	var held []string
 	for i := range list.Items {
-		held = append(held, list.Items[i].Namespace+"/"+list.Items[i].Name)
+		if name := list.Items[i].Namespace + "/" + list.Items[i].Name; governed[name] || engine.Held(&list.Items[i]) {
+			held = append(held, name)
+		}
 	}
 	slices.Sort(held)
 	return held, nil

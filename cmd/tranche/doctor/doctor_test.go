@@ -81,7 +81,10 @@ func healthy() *world {
 
 func heldDeployment(namespace, name string) *appsv1.Deployment {
 	labels := map[string]string{v1alpha1.LabelHeld: ""}
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec:       appsv1.DeploymentSpec{Paused: true, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}},
+	}
 }
 
 func leaseOf(holder string, ago time.Duration) *coordinationv1.Lease {
