@@ -164,6 +164,10 @@ func (st *commitCommand) commit(change edit, check func(commit string) error, tr
 	if err != nil {
 		return err
 	}
+	if diff == "" && st.ahead > 0 {
+		return fmt.Errorf("the clone says so already, and commits of it are not pushed, so the branch may not; git push %s HEAD:%s",
+			st.clone.Remote, st.source.Spec.Ref.Branch)
+	}
 	if diff == "" {
 		st.say("The branch says so already; there is nothing to commit.\n")
 		return nil
@@ -200,7 +204,7 @@ func (st *commitCommand) agree(ctx context.Context, diff string) error {
 		st.say("\nThe branch has a problem already:\n%s", problem)
 	}
 	if st.push && st.ahead > 0 {
-		st.say("\n%d more commits of the clone will be pushed with it.\n", st.ahead)
+		st.say("\nOther commits of the clone that are pushed with it: %d.\n", st.ahead)
 	}
 	if err := st.agreeToCover(ctx); err != nil {
 		return err
