@@ -24,7 +24,8 @@ import (
 // BenchmarkAnalysis has releases under analysis, with a window of 10 s on both revisions,
 // against one server. cpu is that of this process for each second, with the controller, the
 // server and the test. first-replicaset-s is the time from a change of spec.template of another
-// release to its ReplicaSet, as the median of 20: alone, and beside the others.
+// release to its ReplicaSet, as the median of 20: alone, and beside the others. native-s is the same
+// of a Deployment without a plan, and tells what of it is the cluster's.
 func BenchmarkAnalysis(b *testing.B) {
 	for _, releases := range []int{50, 500} {
 		b.Run(fmt.Sprintf("releases=%d", releases), func(b *testing.B) { benchmarkAnalysis(b, releases) })
@@ -39,7 +40,8 @@ func benchmarkAnalysis(b *testing.B, releases int) {
 		o := rollout.Options{Concurrent: 10, Analysis: analysis.Options{MayReach: func(netip.Addr) error { return nil }}}
 		startReconciler(b, c, f.ns, o, func(*ctrl.Options) {})
 		f.plan([]string{"50%", "100%"}, "v1")
-		b.ReportMetric(f.median(tries).Seconds(), "first-replicaset-alone-s")
+		b.ReportMetric(f.median(tries, f.nativeChange).Seconds(), "native-alone-s")
+		b.ReportMetric(f.median(tries, f.releaseChange).Seconds(), "first-replicaset-alone-s")
 		f.analyse(server.URL)
 		f.bring("v2")
 		for len(server.questions()) < 2*releases {
@@ -50,7 +52,8 @@ func benchmarkAnalysis(b *testing.B, releases int) {
 		took := time.Since(began).Seconds()
 		b.ReportMetric(float64(len(server.questions())-asked)/took, "queries/s")
 		b.ReportMetric((cpuTime(b)-cpu).Seconds()/took, "cpu")
-		b.ReportMetric(f.median(tries).Seconds(), "first-replicaset-s")
+		b.ReportMetric(f.median(tries, f.nativeChange).Seconds(), "native-s")
+		b.ReportMetric(f.median(tries, f.releaseChange).Seconds(), "first-replicaset-s")
 		b.ReportMetric(0, "ns/op")
 	}
 }
@@ -80,35 +83,24 @@ func (f *field) analyse(address string) {
 	}
 }
 
-// median is the median time from a change to its ReplicaSet, of releases one after the other.
-func (f *field) median(tries int) time.Duration {
+// median is the median time from a change to its ReplicaSet, of Deployments one after the other.
+// prepare makes one of a name, and returns what changes it.
+func (f *field) median(tries int, prepare func(d *appsv1.Deployment) (change func())) time.Duration {
 	f.Helper()
 	var took []time.Duration
 	for range tries {
 		name := fmt.Sprintf("other-%d", time.Now().UnixNano())
-		f.must(f.c.Client.Create(f.Context(), &appsv1.Deployment{
+		d := &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.ns},
 			Spec: appsv1.DeploymentSpec{
 				Replicas: ptr.To[int32](1), Template: template(name, "v1"),
 				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
 			},
-		}))
-		br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.ns}}
-		br.Spec.WorkloadRef = v1alpha1.WorkloadReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name}
-		br.Spec.Template, br.Spec.Commit = ptr.To(template(name, "v1")), commitOf("v1")
-		br.Spec.Strategy.Steps = []v1alpha1.Step{{Replicas: intstr.FromString("100%")}}
-		f.must(f.c.Client.Create(f.Context(), br))
-		clustertest.Wait(f, "release "+name, func() error {
-			f.must(f.c.Client.Get(f.Context(), client.ObjectKeyFromObject(br), br))
-			if br.Status.Phase != v1alpha1.PhaseCompleted {
-				return fmt.Errorf("%s: %s", br.Status.Phase, br.Status.Message)
-			}
-			return nil
-		})
-		old := br.DeepCopy()
-		br.Spec.Template, br.Spec.Commit = ptr.To(template(name, "v2")), commitOf("v2")
+		}
+		f.must(f.c.Client.Create(f.Context(), d))
+		change := prepare(d)
 		began := time.Now()
-		f.must(f.c.Client.Patch(f.Context(), br, client.MergeFrom(old)))
+		change()
 		for n := 0; n < 2; time.Sleep(5 * time.Millisecond) {
 			var sets appsv1.ReplicaSetList
 			f.must(f.c.Client.List(f.Context(), &sets, client.InNamespace(f.ns), client.MatchingLabels{"app": name}))
@@ -118,4 +110,43 @@ func (f *field) median(tries int) time.Duration {
 	}
 	slices.Sort(took)
 	return took[len(took)/2]
+}
+
+// nativeChange waits for the pods of a Deployment without a plan.
+func (f *field) nativeChange(d *appsv1.Deployment) (change func()) {
+	f.Helper()
+	clustertest.Wait(f, "Deployment "+d.Name, func() error {
+		f.must(f.c.Client.Get(f.Context(), client.ObjectKeyFromObject(d), d))
+		if d.Status.AvailableReplicas != 1 {
+			return fmt.Errorf("%d pods are available", d.Status.AvailableReplicas)
+		}
+		return nil
+	})
+	return func() {
+		old := d.DeepCopy()
+		d.Spec.Template = template(d.Name, "v2")
+		f.must(f.c.Client.Patch(f.Context(), d, client.MergeFrom(old)))
+	}
+}
+
+// releaseChange gives a Deployment a plan, and waits until the release of what it runs is over.
+func (f *field) releaseChange(d *appsv1.Deployment) (change func()) {
+	f.Helper()
+	br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: d.Name, Namespace: f.ns}}
+	br.Spec.WorkloadRef = v1alpha1.WorkloadReference{APIVersion: "apps/v1", Kind: "Deployment", Name: d.Name}
+	br.Spec.Template, br.Spec.Commit = ptr.To(template(d.Name, "v1")), commitOf("v1")
+	br.Spec.Strategy.Steps = []v1alpha1.Step{{Replicas: intstr.FromString("100%")}}
+	f.must(f.c.Client.Create(f.Context(), br))
+	clustertest.Wait(f, "release "+d.Name, func() error {
+		f.must(f.c.Client.Get(f.Context(), client.ObjectKeyFromObject(br), br))
+		if br.Status.Phase != v1alpha1.PhaseCompleted {
+			return fmt.Errorf("%s: %s", br.Status.Phase, br.Status.Message)
+		}
+		return nil
+	})
+	return func() {
+		old := br.DeepCopy()
+		br.Spec.Template, br.Spec.Commit = ptr.To(template(d.Name, "v2")), commitOf("v2")
+		f.must(f.c.Client.Patch(f.Context(), br, client.MergeFrom(old)))
+	}
 }
