@@ -218,3 +218,22 @@ func TestUninstall_OtherTool(t *testing.T) {
 		}
 	}
 }
+
+// A hook whose rights do not come says which are missing.
+func TestUninstall_Forbidden(t *testing.T) {
+	t.Parallel()
+	s := &env{TB: t, c: clustertest.Start(t)}
+	s.uninstalls(1, "--keep --complete --yes --helm-release=a --as=mallory", `User "mallory" cannot `)
+}
+
+// A finalizer of another program keeps an object, and the message names it.
+func TestUninstall_KeptBy(t *testing.T) {
+	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{v1alpha1.Group + "/prune"}}}
+	if got := keptBy(gs); got != "" {
+		t.Errorf("by its own finalizer: %q", got)
+	}
+	gs.Finalizers = append(gs.Finalizers, "backup.example.org/hold")
+	if got, want := keptBy(gs), " (kept by the finalizers backup.example.org/hold)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
