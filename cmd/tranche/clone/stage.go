@@ -97,6 +97,15 @@ func (ch *Change) staged(ctx context.Context, file string) (mode, blob string, e
 	return "", "", nil
 }
 
+// Trial makes a commit without parents of what is staged, to be rendered. No branch has it.
+func (ch *Change) Trial(ctx context.Context) (string, error) {
+	tree, err := ch.Git(ctx, "write-tree")
+	if err != nil {
+		return "", err
+	}
+	return ch.Git(ctx, "commit-tree", "-m", "trial", tree)
+}
+
 // Diff returns the diff of what is staged, as it may be shown: without control characters.
 func (ch *Change) Diff(ctx context.Context) (string, error) {
 	files, err := ch.files(ctx, "diff", "--cached", "--no-renames", "HEAD")

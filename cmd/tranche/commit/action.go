@@ -83,13 +83,18 @@ func (a Action) Propose(ctx context.Context, at *cli.Connection) (*Proposal, err
 // Commit carries the action out: it commits as the person, and pushes. A change with another
 // digest than the one that was shown is refused. It returns what the command prints.
 func (a Action) Commit(ctx context.Context, at *cli.Connection, shown string) (string, error) {
+	decided := false
 	st, err := a.run(ctx, at, true, func(diff string) error {
+		decided = true
 		if digest(diff) != shown {
 			return errors.New("the change is another one by now; look at it again. Nothing was committed")
 		}
 		return nil
 	})
-	if st == nil || err != nil {
+	if err == nil && !decided && st.ahead == 0 { // the branch has the change by now
+		err = errors.New(strings.TrimSpace(st.said()))
+	}
+	if err != nil {
 		return "", err
 	}
 	return st.said(), nil

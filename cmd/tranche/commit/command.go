@@ -164,13 +164,16 @@ func (st *commitCommand) commit(change edit, check func(commit string) error, tr
 	if err != nil {
 		return err
 	}
-	if diff == "" && st.ahead > 0 {
-		return fmt.Errorf("the clone says so already, and commits of it are not pushed, so the branch may not; git push %s HEAD:%s",
-			st.clone.Remote, st.source.Spec.Ref.Branch)
-	}
-	if diff == "" {
+	switch {
+	case diff == "" && st.ahead == 0:
 		st.say("The branch says so already; there is nothing to commit.\n")
 		return nil
+	case diff == "": // as after a push that the server refused
+		st.say("The clone says so already; there is nothing to commit. Commits of it that are not pushed: %d.\n", st.ahead)
+		if st.push && !st.ask("Push them to "+st.source.Spec.Ref.Branch+"?") {
+			return errors.New("not pushed")
+		}
+		return st.publish(ctx)
 	}
 	if err := ch.Clean(ctx); err != nil {
 		return err

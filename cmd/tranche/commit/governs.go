@@ -45,11 +45,7 @@ func (p *pausing) alsoGoverned(ctx context.Context, k kustomizations.Set, file s
 
 // tried renders the worktree as it is now.
 func (p *pausing) tried(ctx context.Context, ch *clone.Change) (*plan.Set, error) {
-	tree, err := ch.Git(ctx, "write-tree")
-	if err != nil {
-		return nil, err
-	}
-	commit, err := ch.Git(ctx, "commit-tree", "-m", "tried", tree)
+	commit, err := ch.Trial(ctx)
 	if err != nil {
 		return nil, err
 	}

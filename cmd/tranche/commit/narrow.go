@@ -112,11 +112,7 @@ func (n *narrowed) consent(ctx context.Context, all []moved) error {
 
 // renders says whether the worktree renders what is wanted, and which other releases move.
 func (n *narrowed) renders(ctx context.Context) (wanted bool, others []moved, err error) {
-	tree, err := n.ch.Git(ctx, "write-tree")
-	if err != nil {
-		return false, nil, err
-	}
-	commit, err := n.ch.Git(ctx, "commit-tree", "-m", "tried", tree)
+	commit, err := n.ch.Trial(ctx)
 	if err != nil {
 		return false, nil, err
 	}

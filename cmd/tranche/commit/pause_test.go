@@ -29,11 +29,17 @@ func TestPause_NotPushed(t *testing.T) {
 	if now := s.Run("git", "ls-remote", "origin", "main"); now != before {
 		t.Fatalf("the server has %s", now)
 	}
-	if err := again(); err == nil || !strings.Contains(err.Error(), "are not pushed, so the branch may not; git push origin HEAD:main") {
-		t.Errorf("%v does not say that the commit is not pushed", err)
+	if err := again(); err != nil || !strings.Contains(st.said(), "not pushed: 1.\nTo let it count: git push origin HEAD:main") {
+		t.Errorf("%q, %v do not say that the commit is not pushed", st.said(), err)
 	}
-	s.Run("git", "push", "--quiet", "origin", "HEAD:main")
+	st.push = true
 	if err := again(); err != nil {
 		t.Error(err)
+	}
+	if now := s.Run("git", "ls-remote", "origin", "main"); now == before {
+		t.Errorf("the command run again with --push has not pushed, and says %q", st.said())
+	}
+	if err := again(); err != nil || !strings.HasSuffix(st.said(), "The branch says so already; there is nothing to commit.\n") {
+		t.Errorf("%q, %v", st.said(), err)
 	}
 }
