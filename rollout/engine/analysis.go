@@ -89,8 +89,7 @@ func passAnalysis(d *draft) {
 		fmt.Sprintf("step %d of %s: %s", d.Status.CurrentStepIndex, d.Goal.Name, d.Status.Analysis.Message))
 	position.TimeStep(&d.Status, d.Time(), true)
 	if by := gates.OverriddenBy(&d.Position); by != nil {
-		by.Step, by.Time = d.Status.CurrentStepIndex, *d.Time()
-		d.Status.Approvals = append(d.Status.Approvals, *by)
+		position.NoteApproval(&d.Status, by, d.Time())
 		overrideEvent(d, by)
 	}
 }

@@ -44,10 +44,9 @@ func timeGate(d *draft) {
 // passGate opens the gate and begins the next step, or the present one where the gate
 // was before that. It moves nothing.
 func passGate(d *draft, g *gates.Gate) {
-	step, next := d.Status.CurrentStepIndex, gates.LeadsTo(&d.Position)
+	next := gates.LeadsTo(&d.Position)
 	if g.By.By != "" {
-		g.By.Step, g.By.Time = step, *d.Time()
-		d.Status.Approvals = append(d.Status.Approvals, g.By)
+		position.NoteApproval(&d.Status, &g.By, d.Time())
 		overrideEvent(d, &g.By)
 	}
 	if g.Reason != "" {

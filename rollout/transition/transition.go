@@ -77,10 +77,15 @@ func fromCommit(commit string) string {
 // approved is the opening of a gate by a user.
 func approved(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) (notify.Transition, bool) {
 	old, n := br.Status, len(new.Approvals)
-	if n == 0 || new.UpdateRevision != old.UpdateRevision || new.UpdateCommit != old.UpdateCommit || n <= len(old.Approvals) {
+	if n == 0 || new.UpdateRevision != old.UpdateRevision || new.UpdateCommit != old.UpdateCommit {
 		return notify.Transition{}, false
 	}
 	a := new.Approvals[n-1]
+	if n <= len(old.Approvals) { // an older one may have made room for it
+		if last := old.Approvals[len(old.Approvals)-1]; a.Step == last.Step && a.Time.Equal(&last.Time) && a.Commit == last.Commit {
+			return notify.Transition{}, false
+		}
+	}
 	message := fmt.Sprintf("step %d by %s", a.Step, a.By)
 	if a.By == v1alpha1.ApprovedByCluster {
 		message = fmt.Sprintf("step %d in the cluster", a.Step)

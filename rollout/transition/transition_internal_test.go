@@ -91,6 +91,9 @@ func TestTransitions(t *testing.T) {
 		{"a gate", at(), at(gate), "", []string{"WaitingForApproval '' by Ada at https://git.example.org/shop/commit/" + commit + ", next tranche approve web -n shop --push"}},
 		{"an approval", at(gate), at(approval("Ada", "0123456789abcdef")), "", []string{"StepApproved 'step 0 by Ada of commit 0123456789ab' by Ada at https://git.example.org/shop/commit/" + commit + ", next "}},
 		{"an approval in the cluster", at(gate), at(approval("cluster", "")), "", []string{"StepApproved 'step 0 in the cluster' by Ada at https://git.example.org/shop/commit/" + commit + ", next "}},
+		{"an approval for which an older one made room", at(approval("Ada", ""), approval("Ada", "")), at(func(s *v1alpha1.BatchReleaseStatus) {
+			s.Approvals = []v1alpha1.StepApproval{{Step: 0, By: "Ada"}, {Step: 1, By: "Eve", Time: metav1.Unix(8, 0)}}
+		}), "", []string{"StepApproved 'step 1 by Eve' by Ada at https://git.example.org/shop/commit/" + commit + ", next "}},
 		{"the same approval", at(approval("Ada", "")), at(approval("Ada", "")), "", nil},
 		{"another release begins", at(gate, approval("Ada", "")), at(next), "", []string{
 			"ReleaseSuperseded 'u by v of commit 4f2c1e000000' by Ada at https://git.example.org/shop/commit/" + commit + ", next ",

@@ -255,20 +255,9 @@ func textOf(kind Kind, text string) string {
 	case kind == KindCheck && *v == 0:
 		return "failed"
 	case kind == KindProportion && strings.Contains(text, "/"):
-		return percent(*v) + " (" + clippedTo(text, maxText) + ")"
+		return verdict.Percent(*v) + " (" + clippedTo(text, maxText) + ")"
 	}
 	return strconv.FormatFloat(*v, 'g', 4, 64)
-}
-
-func percent(f float64) string {
-	digits := 1
-	if a := math.Abs(f); a > 0 && a < 0.001 {
-		digits = 3
-	}
-	if text := strconv.FormatFloat(f*100, 'f', digits, 64); len(text) <= maxText {
-		return text + " %"
-	}
-	return strconv.FormatFloat(f*100, 'g', 4, 64) + " %"
 }
 
 // summary returns the value over all windows: the sum, the median, or how many checks passed.

@@ -118,9 +118,9 @@ func (s *Facts) opened(i int32) *v1alpha1.StepApproval {
 			approvals = h.Approvals
 		}
 	}
-	for i2 := range approvals {
-		if approvals[i2].Step == i {
-			return &approvals[i2]
+	for n := len(approvals) - 1; n >= 0; n-- { // a gate before a step that was raised is older
+		if approvals[n].Step == i {
+			return &approvals[n]
 		}
 	}
 	return nil

@@ -8,8 +8,9 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// keptTimes is how many steps of a release have times. Edits of the plan may add to its steps.
-const keptTimes = 30
+// keptTimes and keptApprovals are how many a status may have. A plan has at most 30 steps. Edits
+// of the plan may add to them, and each edit that raises the present step adds a gate.
+const keptTimes, keptApprovals = 30, 30
 
 // TimeStep notes when the present step had its pods, and that its gate opens now. A release that
 // ends opens no gate. It ends at one, or its pods were under way and nothing is noted.
@@ -26,4 +27,23 @@ func TimeStep(s *v1alpha1.BatchReleaseStatus, now *metav1.Time, opens bool) {
 	}
 	s.StepTimes = append(slices.Clone(s.StepTimes), times)
 	s.StepTimes = s.StepTimes[max(0, len(s.StepTimes)-keptTimes):]
+}
+
+// NoteApproval adds an approval of the present step, whose gate opens now. The API server would
+// refuse the status with one too many, and the release would stand still. So an older approval
+// goes: the first one of a step that has a newer one, or else the first.
+func NoteApproval(s *v1alpha1.BatchReleaseStatus, by *v1alpha1.StepApproval, now *metav1.Time) {
+	by.Step, by.Time = s.CurrentStepIndex, *now
+	all := append(slices.Clone(s.Approvals), *by)
+	for len(all) > keptApprovals {
+		i := 0
+		for n := range all {
+			if slices.ContainsFunc(all[n+1:], func(newer v1alpha1.StepApproval) bool { return newer.Step == all[n].Step }) {
+				i = n
+				break
+			}
+		}
+		all = slices.Delete(all, i, i+1)
+	}
+	s.Approvals = all
 }

@@ -1,6 +1,7 @@
 package position_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -47,4 +48,54 @@ func TestTimeStep(t *testing.T) {
 	if n := len(s.StepTimes); n != 30 || s.StepTimes[n-1].Step != 59 { // as many as the API server takes
 		t.Errorf("%d steps, to %d", n, s.StepTimes[n-1].Step)
 	}
+}
+
+// An edit that raises the present step adds a gate, and so a release may have more approvals than
+// its status takes. The newest one of each step stays.
+func TestNoteApproval(t *testing.T) {
+	at := func(n int) *metav1.Time { return &metav1.Time{Time: time.Unix(int64(n), 0).UTC()} }
+	for _, tt := range []struct {
+		reason string
+		steps  []int32 // in the order of their approvals, one each second
+		want   []int   // the seconds of those that stay
+	}{
+		{"as many as a status takes", repeat(0, 30), upTo(0, 30)},
+		{"a step that was raised again and again", repeat(3, 45), upTo(15, 45)},
+		{"an early step is approved once", append([]int32{0, 1}, repeat(2, 40)...), append([]int{0, 1}, upTo(14, 42)...)},
+		{"all steps, the first of them often", append(repeat(0, 5), steps(1, 30)...), append([]int{4}, upTo(5, 34)...)},
+		{"more steps than a plan has", steps(0, 32), upTo(2, 32)},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			s := &v1alpha1.BatchReleaseStatus{}
+			var got []int
+			for n, step := range tt.steps {
+				s.CurrentStepIndex = step
+				position.NoteApproval(s, &v1alpha1.StepApproval{By: "Ada"}, at(n))
+			}
+			for _, a := range s.Approvals {
+				if got = append(got, int(a.Time.Unix())); a.Step != tt.steps[a.Time.Unix()] || a.By != "Ada" {
+					t.Errorf("%+v", a)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func repeat(step int32, times int) []int32 { return slices.Repeat([]int32{step}, times) }
+
+func steps(from, to int32) (all []int32) {
+	for ; from < to; from++ {
+		all = append(all, from)
+	}
+	return all
+}
+
+func upTo(from, to int) (all []int) {
+	for ; from < to; from++ {
+		all = append(all, from)
+	}
+	return all
 }

@@ -62,13 +62,20 @@ func exact(f float64) string {
 	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
-// percent returns a proportion for people: 4.0 %.
-func percent(f float64) string {
+// maxDigits is how long a proportion for people is. No proportion is longer, but any number
+// may stand in a status.
+const maxDigits = 40
+
+// Percent returns a proportion for people: 4.0 %.
+func Percent(f float64) string {
 	digits := 1
 	if a := math.Abs(f); a > 0 && a < 0.001 {
 		digits = 3
 	}
-	return strconv.FormatFloat(f*100, 'f', digits, 64) + " %"
+	if text := strconv.FormatFloat(f*100, 'f', digits, 64); len(text) <= maxDigits {
+		return text + " %"
+	}
+	return strconv.FormatFloat(f*100, 'g', 4, 64) + " %"
 }
 
 // short returns a value for people, with four digits.

@@ -171,10 +171,10 @@ func (c *Case) proportion() Judgement {
 	}
 	message := m.Name + noValue
 	if update.total > 0 {
-		message = fmt.Sprintf("%s %s (%s)", m.Name, percent(update.rate()), update)
+		message = fmt.Sprintf("%s %s (%s)", m.Name, Percent(update.rate()), update)
 	}
 	if stable.total > 0 {
-		message += fmt.Sprintf(" against %s (%s) of stable", percent(stable.rate()), stable)
+		message += fmt.Sprintf(" against %s (%s) of stable", Percent(stable.rate()), stable)
 	}
 	message += limits(m)
 	enough, both := update.total >= least, update.total >= least && stable.total >= least
