@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	gogit "github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing/storer"
@@ -122,8 +123,12 @@ func withoutUser(at string) string {
 }
 
 // Ready makes sure that the clone stands on a branch and has all of it. It
-// returns how many commits of the clone are not in the remote yet.
+// returns how many commits of the clone are not in the remote yet. A clone that lacks
+// commits of the branch is a BehindError.
 func (c *Clone) Ready(ctx context.Context, branch string) (ahead int, err error) {
+	if err := c.idle(ctx); err != nil {
+		return 0, err
+	}
 	on, err := git(ctx, c.Dir, "symbolic-ref", "--quiet", "--short", "HEAD")
 	if err != nil {
 		on = "no branch"
@@ -131,10 +136,20 @@ func (c *Clone) Ready(ctx context.Context, branch string) (ahead int, err error)
 	if on != branch {
 		return 0, fmt.Errorf("the clone is on %s and the source follows %s; git switch %s", on, branch, branch)
 	}
+	return c.compare(ctx, "HEAD", branch)
+}
+
+// compare fetches a branch, and returns how many commits a commit of the clone has more. If it
+// has less, the error is a BehindError.
+func (c *Clone) compare(ctx context.Context, commit, branch string) (ahead int, err error) {
 	if _, err := git(ctx, c.Dir, "fetch", "--quiet", c.Remote, branch); err != nil {
 		return 0, fmt.Errorf("fetching %s from %s: %w", branch, c.Remote, err)
 	}
-	counts, err := git(ctx, c.Dir, "rev-list", "--left-right", "--count", "HEAD...FETCH_HEAD")
+	tip, err := git(ctx, c.Dir, "rev-parse", "FETCH_HEAD")
+	if err != nil {
+		return 0, err
+	}
+	counts, err := git(ctx, c.Dir, "rev-list", "--left-right", "--count", commit+"..."+tip)
 	if err != nil {
 		return 0, err
 	}
@@ -143,9 +158,29 @@ func (c *Clone) Ready(ctx context.Context, branch string) (ahead int, err error)
 		return 0, fmt.Errorf("counting the commits of %s: %w", branch, err)
 	}
 	if behind > 0 {
-		return 0, fmt.Errorf("the clone lacks %d commits of %s; git pull --rebase %s %s", behind, branch, c.Remote, branch)
+		return ahead, &BehindError{Remote: c.Remote, Branch: branch, Commits: behind, Tip: tip}
 	}
 	return ahead, nil
+}
+
+// BehindError says that a branch of the remote has commits that the clone lacks.
+type BehindError struct {
+	Remote, Branch string
+	// Commits is how many.
+	Commits int
+	// Tip is the commit of the branch. The clone has the object.
+	Tip string
+}
+
+func (e *BehindError) Error() string { return "the clone lacks " + e.Lacks() }
+
+// Lacks says what the clone lacks, and which command brings it.
+func (e *BehindError) Lacks() string {
+	commits := "1 commit"
+	if e.Commits != 1 {
+		commits = fmt.Sprintf("%d commits", e.Commits)
+	}
+	return fmt.Sprintf("%s of %s; git pull --rebase %s %s", commits, e.Branch, e.Remote, e.Branch)
 }
 
 // Contains reports whether a commit is in the history of the tip of a branch of the
@@ -283,13 +318,33 @@ func literal(files []string) []string {
 	return specs
 }
 
-// Push pushes the clone's HEAD to a branch.
-func (c *Clone) Push(ctx context.Context, branch string) error {
-	if _, err := git(ctx, c.Dir, "push", "--quiet", c.Remote, "HEAD:refs/heads/"+branch); err != nil {
-		return fmt.Errorf("pushing %s to %s: %w; the commit is in the clone: git pull --rebase %s %s, then git push %s HEAD:%s",
-			branch, c.Remote, err, c.Remote, branch, c.Remote, branch)
+// Push pushes a commit of the clone to a branch. If the branch has moved on meanwhile, the error
+// is a BehindError.
+func (c *Clone) Push(ctx context.Context, commit, branch string) error {
+	_, refused := git(ctx, c.Dir, "push", "--quiet", c.Remote, commit+":refs/heads/"+branch)
+	if refused == nil {
+		return nil
 	}
-	return nil
+	// The words of servers differ, and git translates its own. So the branch is asked.
+	ctx, stop := Aftermath(ctx)
+	defer stop()
+	ahead, err := c.compare(ctx, commit, branch)
+	var behind *BehindError
+	switch {
+	case ahead == 0 && (err == nil || errors.As(err, &behind)): // the answer of the server was lost
+		return nil
+	case errors.As(err, &behind):
+		return behind
+	}
+	return fmt.Errorf("pushing %s to %s: %w", branch, c.Remote, refused)
+}
+
+// aftermath is how long it may take to find out what an interrupted command has done.
+const aftermath = 20 * time.Second
+
+// Aftermath returns the context of what has to be done after a command that was interrupted, too.
+func Aftermath(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), aftermath)
 }
 
 // git runs git as its user would: with their configuration and their terminal.

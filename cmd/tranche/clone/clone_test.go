@@ -74,7 +74,7 @@ func TestChange(t *testing.T) {
 	if err := ch.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Push(t.Context(), "main"); err != nil {
+	if err := c.Push(t.Context(), "HEAD", "main"); err != nil {
 		t.Fatal(err)
 	}
 	if got := run("--git-dir", bare, "rev-parse", "main"); got != commit {
@@ -126,7 +126,7 @@ func TestRefused(t *testing.T) {
 	run("push", "--quiet")
 	run("reset", "--quiet", "--hard", "HEAD~")
 	_, err = c.Ready(t.Context(), "main")
-	want(err, "lacks 1 commits", "git pull --rebase origin main")
+	want(err, "lacks 1 commit of main;", "git pull --rebase origin main")
 	run("pull", "--quiet", "--rebase", "origin", "main")
 
 	ch, err := c.Begin(t.Context())
@@ -149,6 +149,52 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(ch.Clean(t.Context()), "x.yaml", "git stash push")
+}
+
+// A clone in which git has stopped in the middle is refused, with the command that ends that. It
+// is idle afterwards.
+func TestReady_GitIsUnderWay(t *testing.T) {
+	_, c, run := repository(t)
+	side := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(c.Dir, "a"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run("add", "a")
+		run("commit", "--quiet", "-m", text)
+	}
+	side("one")
+	run("switch", "--quiet", "-c", "side")
+	side("side")
+	run("format-patch", "--quiet", "-1", "-o", filepath.Join(c.Dir, ".git"))
+	run("switch", "--quiet", "main")
+	side("two")
+	side("three")
+	run("push", "--quiet", "origin", "main")
+	for _, tt := range []struct {
+		name, todo, end string
+		begin           []string
+	}{
+		{"a rebase", "git rebase --continue or git rebase --abort", "rebase --abort", []string{"rebase", "side"}},
+		{"a rebase", "git rebase --continue or git rebase --abort", "rebase --abort", []string{"rebase", "--apply", "side"}},
+		{"git am", "git am --continue or git am --abort", "am --abort", []string{"am", ".git/0001-side.patch"}},
+		{"a merge", "git merge --continue or git merge --abort", "merge --abort", []string{"merge", "side"}},
+		{"a cherry-pick", "git cherry-pick --continue or", "cherry-pick --abort", []string{"cherry-pick", "side"}},
+		{"a revert", "git revert --continue or git revert --abort", "revert --abort", []string{"revert", "--no-edit", "HEAD~"}},
+		{"a bisection", "; git bisect reset, and try again", "bisect reset", []string{"bisect", "start", "HEAD", "HEAD~2"}},
+	} {
+		cmd := exec.Command("git", tt.begin...)
+		cmd.Dir = c.Dir
+		out, _ := cmd.CombinedOutput() // it stops at the conflict
+		_, err := c.Ready(t.Context(), "main")
+		if err == nil || !strings.Contains(err.Error(), tt.name+" is under way in the clone") || !strings.Contains(err.Error(), tt.todo) {
+			t.Errorf("git %v: %v\n%s", tt.begin, err, out)
+		}
+		run(strings.Fields(tt.end)...)
+		if _, err := c.Ready(t.Context(), "main"); err != nil {
+			t.Fatalf("after git %s: %v", tt.end, err)
+		}
+	}
 }
 
 // A file that git ignores is committed all the same, and a user's own one is kept.

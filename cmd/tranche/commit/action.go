@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/refusal"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -152,46 +153,16 @@ func (st *commitCommand) said() string { return fmt.Sprint(st.cmd.OutOrStdout())
 // Refusal returns why an action of a release is not possible, as far as the objects of the
 // cluster tell; nil: it may be possible.
 func (a Action) Refusal(br *v1alpha1.BatchRelease, gs *v1alpha1.GitSource) error {
-	switch {
-	case br.DeletionTimestamp != nil:
-		return fmt.Errorf("it is %s", cli.DeletionOf(br))
-	case gs == nil || br.Spec.Commit == "":
-		return errors.New("it comes from no commit")
-	case a.Verb == Approve && gs.Status.HasEnded(br.Namespace+"/"+br.Spec.WorkloadRef.Name, br.Spec.Commit):
-		return errors.New("this release has ended before; bring its change by a new commit")
-	case a.Verb == Approve:
-		_, err := (&approveOptions{step: a.Step}).stepOf(br, true)
+	if err := refusal.OfBranch(br, gs, a.Verb == Approve); err != nil {
 		return err
-	case gs.Spec.Ref.IsPinned():
-		return fmt.Errorf("the source pins %s, so a commit to %s changes nothing", cli.PinOf(gs.Spec.Ref), gs.Spec.Ref.Branch)
-	case a.Verb == Rollback:
-		return rollbackRefusal(br)
 	}
-	return pauseRefusal(br, a.Verb == Pause)
-}
-
-func isOver(br *v1alpha1.BatchRelease) bool {
-	return br.Status.Phase == "" || br.Status.Phase == v1alpha1.PhaseCompleted
-}
-
-func rollbackRefusal(br *v1alpha1.BatchRelease) error {
-	switch {
-	case br.Status.RollingBack && !isOver(br):
-		return errors.New("it is rolling back already")
-	case isTakenBack(br):
-		return errors.New("Git has taken back the last release already")
-	case isOver(br) && len(br.Status.History) == 0:
-		return errors.New("there is no release to go back from")
+	switch a.Verb {
+	case Approve:
+		_, err := refusal.Step{Index: a.Step, Given: true}.Of(br)
+		return err
+	case Rollback:
+		return refusal.Rollback(br)
+	default:
+		return refusal.Pause(br, a.Verb == Pause)
 	}
-	return nil
-}
-
-func pauseRefusal(br *v1alpha1.BatchRelease, pause bool) error {
-	switch {
-	case br.Spec.Paused == pause:
-		return fmt.Errorf("spec.paused is %t already", pause)
-	case pause && isOver(br):
-		return errors.New("there is no release under way")
-	}
-	return nil
 }

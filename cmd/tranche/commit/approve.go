@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/cmd/tranche/commit/direct"
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/refusal"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -109,33 +109,7 @@ func (o *approveOptions) run(cmd *cobra.Command, k *cli.Cluster, name string) er
 
 // stepOf is the step to approve, checked against the release under way.
 func (o *approveOptions) stepOf(br *v1alpha1.BatchRelease, given bool) (int32, error) {
-	at := &br.Status
-	name, last := br.Namespace+"/"+br.Name, int32(len(br.Spec.Strategy.Steps))-1
-	step := at.CurrentStepIndex
-	switch {
-	case o.all:
-		step = last
-	case given:
-		step = o.step
-	}
-	switch {
-	case br.DeletionTimestamp != nil:
-		return 0, fmt.Errorf("%s is %s; it has no gate to approve", name, cli.DeletionOf(br))
-	case at.ObservedGeneration != br.Generation:
-		return 0, fmt.Errorf("the status of %s is not about its present spec yet; try again in a moment", name)
-	case at.RollingBack:
-		return 0, fmt.Errorf("%s is rolling back, which needs no approval", name)
-	case at.Phase == v1alpha1.PhaseCompleted || at.Phase == "" || at.UpdateRevision == "":
-		return 0, fmt.Errorf("%s has no release under way: %s", name, cli.OrNone(at.Reason))
-	case !o.direct && slices.Contains(at.EndedReleases, v1alpha1.ReleaseName{Revision: at.UpdateRevision, Commit: at.UpdateCommit}):
-		return 0, fmt.Errorf("the release of %s in commit %s has ended before, and no approval in Git counts for it; bring the change of %s by "+
-			"a new commit", at.UpdateRevision, cli.Short(at.UpdateCommit), name)
-	case step < 0 || step > last:
-		return 0, fmt.Errorf("--step %d: the plan has the steps 0 to %d", step, last)
-	case step < at.CurrentStepIndex:
-		return 0, fmt.Errorf("--step %d: is over, the release is at step %d", step, at.CurrentStepIndex)
-	}
-	return step, nil
+	return refusal.Step{Index: o.step, Given: given, All: o.all, Direct: o.direct}.Of(br)
 }
 
 // approve commits the approval of a step.
@@ -148,6 +122,7 @@ func (st *commitCommand) approve(step int32) error {
 		return fmt.Errorf("the release of commit %s has ended before, and no approval in Git counts for it; bring the change of %s/%s by a new "+
 			"commit", cli.Short(br.Spec.Commit), br.Namespace, br.Name)
 	}
+	st.already = fmt.Sprintf("step %d of %s/%s is approved already", step, br.Namespace, br.Name)
 	change := func(ctx context.Context, ch *clone.Change) (string, error) {
 		file, r, err := st.approvalPlace(ctx)
 		if err != nil {

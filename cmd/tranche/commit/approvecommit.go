@@ -169,6 +169,9 @@ func approveAll(all []approving) error {
 	}
 	first := all[0].commitCommand
 	first.together = nil
+	if len(all) > 1 {
+		first.already = "the releases of " + cli.Short(first.release.Spec.Commit) + " are approved already"
+	}
 	change := func(ctx context.Context, ch *clone.Change) (message string, err error) {
 		for i, p := range pieces {
 			if message, err = p.change(ctx, ch); err != nil {

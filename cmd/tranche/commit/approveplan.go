@@ -27,6 +27,9 @@ func (st planApproval) approve() error {
 		return fmt.Errorf("GitSource %s/%s has no spec.approvals.signers, so a change of the plan needs no approval",
 			st.source.Namespace, st.source.Name)
 	}
+	if st.behind != nil {
+		return st.behind
+	}
 	head, err := st.clone.Head(st.cmd.Context())
 	if err != nil {
 		return err
@@ -52,6 +55,7 @@ func (st planApproval) approve() error {
 		text := manifest.PlanApprovalFile(st.release.Namespace, st.release.Name, digest, note)
 		return "Approve the plan of " + st.release.Name, ch.Write(ctx, file, string(text))
 	}
+	st.already = "this plan is approved already"
 	return st.commit(change, func(commit string) error { return st.check(commit, digest) }, "Tranche-Plan: "+digest)
 }
 

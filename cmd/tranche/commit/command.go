@@ -59,6 +59,8 @@ type commitCommand struct {
 	source  *v1alpha1.GitSource
 	clone   *clone.Clone
 	ahead   int
+	behind  *clone.BehindError // what the clone lacks; nil: nothing
+	already string             // says that a branch has the change: "... is paused already"
 	// together collects what commit is asked for, to be committed as one; nil: at once.
 	together *[]pieceOfCommit
 }
@@ -93,6 +95,9 @@ func (o *commitOptions) newCommand(cmd *cobra.Command, at *cli.Connection, name 
 		return nil, err
 	}
 	st.ahead, err = st.clone.Ready(ctx, st.source.Spec.Ref.Branch)
+	if errors.As(err, &st.behind) { // commit says what the branch has
+		err = nil
+	}
 	return st, err
 }
 
@@ -151,6 +156,9 @@ func (st *commitCommand) commit(change edit, check func(commit string) error, tr
 		return nil
 	}
 	ctx := st.cmd.Context()
+	if st.behind != nil {
+		return movedOn(ctx, st, st.behind, check)
+	}
 	ch, err := st.clone.Begin(ctx)
 	if err != nil {
 		return err
@@ -173,7 +181,7 @@ func (st *commitCommand) commit(change edit, check func(commit string) error, tr
 		if st.push && !st.ask("Push them to "+st.source.Spec.Ref.Branch+"?") {
 			return errors.New("not pushed")
 		}
-		return st.publish(ctx)
+		return st.publish(ctx, ch.On, nil, check)
 	}
 	if err := ch.Clean(ctx); err != nil {
 		return err
@@ -188,11 +196,7 @@ func (st *commitCommand) commit(change edit, check func(commit string) error, tr
 	if err := check(commit); err != nil {
 		return err
 	}
-	if err := ch.Take(ctx); err != nil {
-		return err
-	}
-	st.say("Committed %s.\n", cli.Short(commit))
-	return st.publish(ctx)
+	return st.publish(ctx, commit, ch, check)
 }
 
 // agree shows a change, and what comes with it, and asks for it.
@@ -218,20 +222,6 @@ func (st *commitCommand) agree(ctx context.Context, diff string) error {
 	if !st.ask("Commit this to " + st.source.Spec.Ref.Branch + "?") {
 		return errors.New("not committed")
 	}
-	return nil
-}
-
-// publish pushes, or says how.
-func (st *commitCommand) publish(ctx context.Context) error {
-	branch := st.source.Spec.Ref.Branch
-	if !st.push {
-		st.say("To let it count: git push %s HEAD:%s\n", st.clone.Remote, branch)
-		return nil
-	}
-	if err := st.clone.Push(ctx, branch); err != nil {
-		return err
-	}
-	st.say("Pushed to %s of %s.\n", branch, st.clone.Remote)
 	return nil
 }
 

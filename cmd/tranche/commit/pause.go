@@ -79,6 +79,7 @@ type pausing struct {
 
 // pause commits spec.paused of the plan.
 func (st *commitCommand) pause(paused, overlay, base bool) error {
+	st.already = fmt.Sprintf("spec.paused of %s/%s is %t already", st.release.Namespace, st.release.Name, paused)
 	p := &pausing{commitCommand: st, paused: paused, overlay: overlay, base: base}
 	check := func(commit string) error {
 		set, _, err := st.set(commit)

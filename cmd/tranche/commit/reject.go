@@ -1,19 +1,11 @@
 package commit
 
 import (
-	"errors"
-	"fmt"
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
-	"github.com/tranche-dev/tranche/gitsync/gitobject"
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/refusal"
 )
-
-// maxRejected is how many characters a reason may have: it is part of a notification.
-const maxRejected = 500
 
 func NewReject() *cobra.Command {
 	var o commitOptions
@@ -41,7 +33,7 @@ Deployments that the same commit released stay.`,
 	var why string
 	asks := c.PreRunE
 	c.PreRunE = func(cmd *cobra.Command, args []string) (err error) {
-		if why, err = checkReason(reason); err != nil {
+		if why, err = refusal.Reason(reason); err != nil {
 			return err
 		}
 		return asks(cmd, args)
@@ -60,31 +52,10 @@ Deployments that the same commit released stay.`,
 	return c
 }
 
-// checkReason returns a reason as one line.
-func checkReason(reason string) (string, error) {
-	reason = gitobject.Printable(strings.Join(strings.Fields(reason), " "))
-	switch n := len([]rune(reason)); {
-	case n == 0:
-		return "", errors.New("--reason is missing: write in a sentence why the release is rejected")
-	case n > maxRejected:
-		return "", fmt.Errorf("--reason has %d characters; at most %d are possible", n, maxRejected)
-	}
-	return reason, nil
-}
-
 // reject commits the way back from the release under way, with the reason.
 func (st *commitCommand) reject(reason string, with []string) error {
-	br := st.release
-	name := br.Namespace + "/" + br.Name
-	switch at := &br.Status; {
-	case br.DeletionTimestamp != nil:
-		return fmt.Errorf("%s is %s; it has no release under way", name, cli.DeletionOf(br))
-	case at.ObservedGeneration != br.Generation:
-		return fmt.Errorf("the status of %s is not about its present spec yet; try again in a moment", name)
-	case at.RollingBack && at.Phase != v1alpha1.PhaseCompleted:
-		return fmt.Errorf("%s is rolling back already", name)
-	case at.Phase == v1alpha1.PhaseCompleted || at.Phase == "":
-		return fmt.Errorf("%s has no release under way: %s; to take back the last one, tranche rollback %s", name, cli.OrNone(at.Reason), br.Name)
+	if err := refusal.Reject(st.release); err != nil {
+		return err
 	}
 	return st.goBack("", with, reason)
 }

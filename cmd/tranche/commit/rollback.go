@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/cmd/tranche/commit/direct"
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/refusal"
 	"github.com/tranche-dev/tranche/gitsync/revert"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -102,10 +103,13 @@ func (st *commitCommand) rollback(to string, with []string) error { return st.go
 // the last one. A reason is that of a rejection.
 func (st *commitCommand) goBack(to string, with []string, reason string) error {
 	ctx := st.cmd.Context()
-	if br := st.release; to == "" && isTakenBack(br) {
+	if br := st.release; to == "" && refusal.IsTakenBack(br) {
 		st.say("Commit %s has taken back the last release of %s/%s already. To go back further, name a revision of tranche history with --to.\n",
 			cli.Short(br.Spec.Commit), br.Namespace, br.Name)
 		return nil
+	}
+	if st.behind != nil {
+		return st.behind
 	}
 	target, err := st.target(ctx, to)
 	if err != nil {
@@ -120,6 +124,7 @@ func (st *commitCommand) goBack(to string, with []string, reason string) error {
 		st.say("The branch renders the pod template of %s already; there is nothing to roll back.\n", cli.Short(way.to))
 		return nil
 	}
+	st.already = "the branch renders the pod template of " + cli.Short(way.to) + " already"
 	check := func(commit string) error {
 		set, _, err := st.set(commit)
 		if err != nil {
@@ -140,23 +145,6 @@ func (st *commitCommand) goBack(to string, with []string, reason string) error {
 		trailers = append(trailers, cli.TrailerRejected+": "+reason)
 	}
 	return st.commit(way.revert, check, trailers...)
-}
-
-// isTakenBack reports whether Git has taken back the last release, or is about to. A
-// revert of its commit would bring the release again. If the cluster went back by itself,
-// the branch still has what failed.
-func isTakenBack(br *v1alpha1.BatchRelease) bool {
-	at := &br.Status
-	switch {
-	case at.FailedRevision != "":
-		return false
-	case at.RollingBack:
-		return true
-	case at.Phase != v1alpha1.PhaseCompleted || len(at.History) == 0:
-		return false
-	}
-	last := at.History[0]
-	return last.Rollback || last.Outcome == v1alpha1.OutcomeRolledBack && last.Commit != br.Spec.Commit
 }
 
 // target returns the commit whose template is to come back. It is the one before the

@@ -106,7 +106,7 @@ func (s *Server) actions(ctx context.Context, f *view.Facts) *Actions {
 		if verb == commit.Approve {
 			offered.Step = a.Step
 		}
-		if err := errors.Join(a.Refusal(f.Release, f.Source), sameAuthor(f, verb, author), opensByMetrics(f.Release, verb)); err != nil {
+		if err := errors.Join(a.Refusal(f.Release, f.Source), sameAuthor(f, verb, author)); err != nil {
 			offered.Refused = err.Error()
 		} else if verb == commit.Approve {
 			made.Forge = forgePage(f)
@@ -139,19 +139,6 @@ func sameAuthor(f *view.Facts, verb commit.Verb, author string) error {
 		return nil
 	}
 	return errors.New("you wrote the change, and its author may not approve it (spec.approvals.distinctAuthor)")
-}
-
-// opensByMetrics refuses an approval of a gate that its metrics alone open. A plain approval
-// does not override them.
-func opensByMetrics(br *v1alpha1.BatchRelease, verb commit.Verb) error {
-	strategy, i := &br.Spec.Strategy, int(br.Status.CurrentStepIndex)
-	if verb != commit.Approve || i >= len(strategy.Steps) || strategy.Steps[i].Analysis == nil || strategy.Steps[i].Analysis.Approval {
-		return nil
-	}
-	if a := strategy.Analysis; a == nil || a.Mode == v1alpha1.AnalysisObserve {
-		return nil
-	}
-	return errors.New("its metrics open this gate; only an approval with spec.override lets it open without them")
 }
 
 // forgePage returns the page of a forge for a new file with the approval; empty: the forge

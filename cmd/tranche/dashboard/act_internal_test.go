@@ -97,7 +97,8 @@ func TestRefusals(t *testing.T) {
 				tt.edit(f)
 			}
 			got := ""
-			for _, err := range []error{sameAuthor(f, tt.verb, tt.author), opensByMetrics(f.Release, tt.verb)} {
+			a := commit.Action{Verb: tt.verb, Step: f.Release.Status.CurrentStepIndex}
+			for _, err := range []error{sameAuthor(f, tt.verb, tt.author), a.Refusal(f.Release, f.Source)} {
 				if err != nil {
 					got += err.Error()
 				}
