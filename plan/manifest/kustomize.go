@@ -70,7 +70,7 @@ func renderKustomization(fsys filesys.FileSystem, dir string, fetched bases) (ob
 	if files := kustomizationFiles(fsys, dir); len(files) == 1 {
 		root = relative(files[0])
 	}
-	withSchema(refs.openAPI, func() { objects, err = build(fsys, dir, root, fetched) })
+	withSchema(refs.openAPI, func() { objects, err = build(fsys, dir, root, refs) })
 	if err != nil {
 		if ps := refs.explain(); len(ps) > 0 {
 			return nil, fetched.name(ps).Sorted()
@@ -87,38 +87,32 @@ func renderKustomization(fsys filesys.FileSystem, dir string, fetched bases) (ob
 	return objects, nil
 }
 
-// build runs kustomize with its tracking of origins on, to learn the files, and takes the
-// tracking out again with kustomize's own function. If something in the build could have
-// seen the tracking annotation, or if it failed, it runs once more without. The result is
-// always that of a plain `kustomize build`.
-func build(fsys filesys.FileSystem, dir, root string, fetched bases) ([]plan.Object, error) {
-	watched := &trackingFS{FileSystem: fsys}
-	tracked := watched.track(rooted(root))
-	m, err := run(watched, dir)
-	if err != nil && tracked {
-		m, err = run(fsys, dir)
-		tracked = false
-	}
+// build runs kustomize. If the files of the objects do not follow from what the kustomizations
+// name, build runs it again with its tracking of origins on.
+func build(fsys filesys.FileSystem, dir, root string, refs *references) ([]plan.Object, error) {
+	m, err := run(fsys, dir)
 	if err != nil {
 		return nil, err
 	}
-	files := origins(fsys, m, dir, root, fetched)
-	if tracked {
-		if err := m.RemoveOriginAnnotations(); err != nil {
-			return nil, err
-		}
-	}
-	if tracked && watched.seen {
-		again, err := run(fsys, dir)
-		if err != nil {
-			return nil, err
-		}
-		if again.Size() != m.Size() {
-			files = slices.Repeat([]string{root}, again.Size())
-		}
-		m = again
+	files, ok := refs.filesOf(m, root, refs.fetched)
+	if !ok {
+		files = trackedFiles(fsys, m, dir, root, refs.fetched)
 	}
 	return toObjects(m, files)
+}
+
+// trackedFiles returns the files of the objects as kustomize tracks them. It is the root for
+// all if the build with tracking has other objects.
+func trackedFiles(fsys filesys.FileSystem, m resmap.ResMap, dir, root string, fetched bases) []string {
+	with := m
+	if edited, ok := track(fsys, rooted(root)); ok {
+		tracked, err := run(edited, dir)
+		if err != nil || tracked.Size() != m.Size() {
+			return slices.Repeat([]string{root}, m.Size())
+		}
+		with = tracked
+	}
+	return origins(fsys, with, dir, root, fetched)
 }
 
 // run is one build. A panic inside kustomize is an error of this build: a
@@ -206,41 +200,32 @@ type trackingFS struct {
 	filesys.FileSystem
 	file    string
 	content []byte
-	// seen: a file was read that refers to annotations by path, as in a JSON
-	// patch, for which an annotation more can make a difference.
-	seen bool
 }
-
-var annotationPath = regexp.MustCompile(`(?m)/metadata(/annotations|["'\s]|$)|metadata\.annotations|metadata["']?\s*$`)
 
 func (t *trackingFS) ReadFile(name string) ([]byte, error) {
-	if t.content != nil && name == t.file {
+	if name == t.file {
 		return t.content, nil
 	}
-	content, err := t.FileSystem.ReadFile(name)
-	t.seen = t.seen || annotationPath.Match(content)
-	return content, err
+	return t.FileSystem.ReadFile(name)
 }
 
-// track writes the kustomization with the option, and says whether it
-// could: the new text must mean the same to kustomize apart from the option.
-func (t *trackingFS) track(file string) bool {
-	content, err := t.FileSystem.ReadFile(file)
+// track returns a file system that has the kustomization with the option. It is false if the
+// new text would not mean the same to kustomize apart from the option, or has it already.
+func track(fsys filesys.FileSystem, file string) (*trackingFS, bool) {
+	content, err := fsys.ReadFile(file)
 	if err != nil {
-		return false
+		return nil, false
 	}
 	var k types.Kustomization
 	if err := k.Unmarshal(content); err != nil || slices.Contains(k.BuildMetadata, types.OriginAnnotations) {
-		return false
+		return nil, false
 	}
 	k.BuildMetadata = append(k.BuildMetadata, types.OriginAnnotations)
 	edited, ok := asJSON(&k)
 	if !ok {
-		return false // JSON that is read as YAML and means something else there
+		return nil, false // JSON that is read as YAML and means something else there
 	}
-	t.file, t.content = file, edited
-	t.seen = annotationPath.Match(content)
-	return true
+	return &trackingFS{fsys, file, edited}, true
 }
 
 // explain looks for what is commonly wrong, and says it with file and line.

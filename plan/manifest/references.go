@@ -35,6 +35,11 @@ type references struct {
 	// invalid: kustomizations that do not decode, which kustomize says of
 	// the one that names them.
 	invalid plan.Problems
+
+	// declared are the objects that are generated. renames: names get a prefix or a suffix.
+	// opaque: the objects do not follow from the files, see [references.filesOf].
+	declared        []declared
+	renames, opaque bool
 }
 
 // reference is one path in one kustomization.
@@ -46,6 +51,8 @@ type reference struct {
 	// manifests: a file or folder of objects, which kustomize reads or
 	// renders; else a file for other ends.
 	manifests bool
+	// folder: a folder, whose kustomization was gathered.
+	folder bool
 	// problem is what is wrong with a path that leaves the repository.
 	problem error
 }
@@ -91,7 +98,11 @@ func withoutUserinfo(p string) string {
 
 func (r *references) kustomization(dir string) {
 	real, file, err := r.fsys.CleanedAbs(dir)
-	if err != nil || file != "" || r.visited[string(real)] {
+	if err != nil || file != "" {
+		return
+	}
+	if r.visited[string(real)] {
+		r.opaque = true // each of its objects may be there twice
 		return
 	}
 	r.visited[string(real)] = true
@@ -112,6 +123,7 @@ func (r *references) kustomization(dir string) {
 // fields goes through every field of a kustomization that names a path.
 func (r *references) fields(file string, k *types.Kustomization) {
 	r.openAPI = r.openAPI || len(k.OpenAPI) > 0
+	r.note(file, k)
 	r.manifests(file, "resources", k.Resources)
 	r.manifests(file, "bases", k.Bases)
 	r.manifests(file, "components", k.Components)
@@ -156,6 +168,7 @@ func isPath(s string) bool { return !strings.ContainsAny(s, "\n{") }
 
 func (r *references) patches(file, field string, patches []types.Patch) {
 	for i, p := range patches {
+		r.opaque = r.opaque || p.Options != nil && (p.Options.AllowNameChange || p.Options.AllowKindChange)
 		r.optional(file, fmt.Sprintf("%s[%d].path", field, i), p.Path)
 	}
 }
@@ -192,8 +205,9 @@ func (r *references) files(file, field string, paths []string) {
 
 func (r *references) manifests(file, field string, paths []string) {
 	for i, p := range paths {
-		ref := r.add(file, fmt.Sprintf("%s[%d]", field, i), p, true)
+		ref, at := r.add(file, fmt.Sprintf("%s[%d]", field, i), p, true), len(r.list)-1
 		if ref.at != "" && r.fsys.IsDir(ref.at) {
+			r.list[at].folder = true
 			r.kustomization(ref.at)
 		}
 	}
