@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/cmd/tranche/yamlnode"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
@@ -83,7 +84,7 @@ func lint(w io.Writer, paths []string, namespace string) (int, error) {
 	slices.Sort(lines)
 	lines = slices.Compact(lines)
 	for _, line := range lines {
-		if _, err := fmt.Fprintln(w, line); err != nil {
+		if _, err := fmt.Fprintln(w, terminal.Printable(line)); err != nil {
 			return 0, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/measure"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -48,7 +49,7 @@ func (s sensitivity) write(w io.Writer, paths []string) error {
 		}
 		for i := range releases {
 			for _, line := range s.lines(&releases[i], base) {
-				if _, err := fmt.Fprintf(w, "%s: %s\n", releases[i].file, line); err != nil {
+				if _, err := fmt.Fprintf(w, "%s: %s\n", terminal.Printable(releases[i].file), terminal.Printable(line)); err != nil {
 					return err
 				}
 			}

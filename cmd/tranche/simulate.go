@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/simulation"
@@ -204,7 +205,7 @@ func simulate(w io.Writer, changed func(string) bool, o simulateOptions, release
 	if len(texts) == 0 {
 		return fmt.Errorf("--release %s: there is no BatchRelease of that name", o.name)
 	}
-	_, err := io.WriteString(w, strings.Join(texts, "\n"))
+	_, err := io.WriteString(w, terminal.Printable(strings.Join(texts, "\n")))
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -64,7 +65,7 @@ be fetched. It is 3 when there is no outcome within --timeout.`,
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "GitSource %s: %s\n", name, said)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "GitSource %s: %s\n", name, terminal.Printable(said))
 		return err
 	}
 	return c

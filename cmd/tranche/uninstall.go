@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -92,7 +93,7 @@ func (u *uninstall) run(ctx context.Context) error {
 	if err := u.find(ctx); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(u.cmd.OutOrStdout(), u.text()); err != nil {
+	if _, err := io.WriteString(u.cmd.OutOrStdout(), terminal.Printable(u.text())); err != nil {
 		return err
 	}
 	if err := u.refusal(); err != nil {

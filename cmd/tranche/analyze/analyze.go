@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/analysis"
 	"github.com/tranche-dev/tranche/rollout/engine/verdict"
@@ -116,7 +117,7 @@ func (o *options) run(ctx context.Context, w io.Writer, k *cli.Connection, name,
 	case err != nil:
 		return err
 	case o.output == cli.OutputTable:
-		_, err = io.WriteString(w, result.text())
+		_, err = io.WriteString(w, terminal.Printable(result.text()))
 	default:
 		err = cli.PrintValue(w, o.output, result)
 	}

@@ -185,7 +185,7 @@ func (b *bootstrap) print() error {
 
 func (b *bootstrap) done(format string, args ...any) {
 	out := b.cmd.OutOrStdout()
-	_, _ = fmt.Fprintf(out, terminal.StyleOf(out).Good("✔")+" "+format+"\n", args...)
+	_, _ = fmt.Fprintln(out, terminal.StyleOf(out).Good("✔"), terminal.Printable(fmt.Sprintf(format, args...)))
 }
 
 // given reads the credentials that flags name.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -287,5 +288,5 @@ func ProblemLines(list []v1alpha1.GitSource) string {
 				gs.Namespace, gs.Name, PinOf(gs.Spec.Ref), gs.Spec.URL, OrNone(Short(gs.Status.AppliedCommit)), p.Reason, p.Message)
 		}
 	}
-	return b.String()
+	return terminal.Printable(b.String())
 }

@@ -13,22 +13,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Table aligns columns, with two spaces in between.
+// Table aligns columns, with two spaces in between. A text in it stays in its cell.
 func Table(rows [][]string) string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	var err error
 	for _, row := range rows {
-		_, wrong := fmt.Fprintln(t, strings.Join(row, "\t"))
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = terminal.Printable(strings.Map(spaces, cell))
+		}
+		_, wrong := fmt.Fprintln(t, strings.Join(cells, "\t"))
 		err = errors.Join(err, wrong)
 	}
 	if err := errors.Join(err, t.Flush()); err != nil {
 		panic(err) // a strings.Builder takes everything
 	}
 	return b.String()
+}
+
+// spaces takes the ends of lines and cells for spaces.
+func spaces(r rune) rune {
+	if r == '\n' || r == '\t' || r == '\r' || r == '\v' || r == '\f' { // those of a tabwriter
+		return ' '
+	}
+	return r
 }
 
 func OrNone(s string) string { return cmp.Or(s, "-") }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/gitsync/preview"
 	"github.com/tranche-dev/tranche/gitsync/terms"
 	"github.com/tranche-dev/tranche/plan"
@@ -108,7 +109,7 @@ func (o *diffOptions) run(cmd *cobra.Command, at *cli.Connection, rev string) er
 	if o.output == cli.OutputJSON || o.output == cli.OutputYAML {
 		err = cli.PrintValue(w, o.output, doc)
 	} else {
-		_, err = io.WriteString(w, p.text())
+		_, err = io.WriteString(w, terminal.Safe(p.text()))
 	}
 	if err != nil {
 		return fmt.Errorf("printing: %w", err)

@@ -28,13 +28,13 @@ func (s *releaseView) text(style terminal.Style) string {
 	fmt.Fprintf(&b, "%s  %s  %s\n",
 		style.Bold(s.Release.Namespace+"/"+s.Release.Name), cli.OrNone(string(at.Phase)), s.colour(style, cli.OrNone(at.Reason)))
 	if at.Message != "" {
-		fmt.Fprintf(&b, "%s\n", terminal.Printable(at.Message)) // it may have the answer of a provider
+		fmt.Fprintf(&b, "%s\n", at.Message)
 	}
 	b.WriteString("\n" + terminal.Tree(s.tree(style)))
 	if next := s.Next().Text(); next != "" {
 		b.WriteString("\n" + next)
 	}
-	return b.String()
+	return terminal.Safe(b.String()) // it has texts of objects, commits and providers
 }
 
 // colour gives a reason the colour of what it means.

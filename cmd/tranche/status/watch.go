@@ -164,7 +164,7 @@ func lines(w io.Writer) func(*releaseView, error) error {
 	}
 }
 
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
+func oneLine(err error) string { return terminal.Printable(strings.ReplaceAll(err.Error(), "\n", " ")) }
 
 // line is the release on one line, without what changes by itself.
 func (s *releaseView) line() string {
@@ -173,9 +173,9 @@ func (s *releaseView) line() string {
 		cli.OrNone(string(at.Phase)), cli.StepOf(s.Release), at.UpdatedAvailableReplicas, at.Replicas,
 		cli.OrNone(at.UpdateRevision), cli.OrNone(at.Reason))
 	if at.Message != "" {
-		line += ": " + terminal.Printable(at.Message)
+		line += ": " + at.Message
 	}
-	return line
+	return terminal.Printable(line)
 }
 
 // verdict tells when a release that is watched is over, and how it ended.

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 )
@@ -18,4 +19,18 @@ func Printable(text string) string {
 		}
 		return r
 	}, text)
+}
+
+// colours are what Style writes.
+var colours = regexp.MustCompile("\x1b\\[(?:0|1|2|31|32|33|36)m")
+
+// Safe is Printable for an output that Style has coloured: its colours stay.
+func Safe(text string) string {
+	var b strings.Builder
+	from := 0
+	for _, at := range colours.FindAllStringIndex(text, -1) {
+		b.WriteString(Printable(text[from:at[0]]) + text[at[0]:at[1]])
+		from = at[1]
+	}
+	return b.String() + Printable(text[from:])
 }
