@@ -44,8 +44,13 @@ func NewRepo(t testing.TB, initArgs ...string) *Repo {
 func NewRepoAt(t testing.TB, bare string, initArgs ...string) *Repo {
 	t.Helper()
 	r := &Repo{t: t, Bare: bare, Work: filepath.Join(t.TempDir(), "work"), Author: Author}
-	Git(t, ".", append([]string{"init", "-q", "--bare", "-b", "main"}, append(initArgs, bare)...)...)
-	Git(t, ".", append([]string{"init", "-q", "-b", "main"}, append(initArgs, r.Work)...)...)
+	for dir, bare := range map[string]bool{bare: true, r.Work: false} {
+		args := []string{"init", "-q", "--template=", "-b", "main"}
+		if bare {
+			args = append(args, "--bare")
+		}
+		Git(t, ".", append(args, append(initArgs, dir)...)...)
+	}
 	configure(t, filepath.Join(bare, "config"), noMaintenance)
 	configure(t, filepath.Join(r.Work, ".git", "config"),
 		noMaintenance+fmt.Sprintf("[remote \"origin\"]\n\turl = %q\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n", bare))

@@ -1,6 +1,7 @@
 package gittest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,14 +98,16 @@ func (g *GPG) NewKey(user, expiry, passphrase string, options ...string) Key {
 // Sign sets the key that signs the next commits; none: they are not signed.
 func (r *Repo) Sign(k *Key) {
 	r.t.Helper()
-	r.Git("config", "commit.gpgSign", "false")
-	if k == nil {
-		return
+	var config strings.Builder
+	config.WriteString("[commit]\n\tgpgSign = false\n")
+	if k != nil {
+		for _, line := range append([]string{"commit.gpgSign=true"}, k.Config...) {
+			name, value, _ := strings.Cut(line, "=")
+			section, key, _ := strings.Cut(name, ".")
+			fmt.Fprintf(&config, "[%s]\n\t%s = %q\n", section, key, value)
+		}
 	}
-	for _, line := range append([]string{"commit.gpgSign=true"}, k.Config...) {
-		name, value, _ := strings.Cut(line, "=")
-		r.Git("config", name, value)
-	}
+	configure(r.t, filepath.Join(r.Work, ".git", "config"), config.String()) // of a key twice, the last counts
 }
 
 func run(t testing.TB, env []string, program string, args ...string) string {
