@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -82,6 +83,10 @@ func (c *Cluster) Connect() (*Connection, error) {
 	}
 	config.QPS, config.Burst = 50, 300 // as kubectl's
 	config.UserAgent = "tranche/" + VersionString()
+	return connect(config, namespace)
+}
+
+func connect(config *rest.Config, namespace string) (*Connection, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -91,6 +96,13 @@ func (c *Cluster) Connect() (*Connection, error) {
 		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
 	return &Connection{made, config, namespace}, nil
+}
+
+// With returns the connection with another transport around its own.
+func (c *Connection) With(transport func(http.RoundTripper) http.RoundTripper) (*Connection, error) {
+	config := rest.CopyConfig(c.Config)
+	config.Wrap(transport)
+	return connect(config, c.Namespace)
 }
 
 // Releases lists the releases of a namespace, or of all where it is empty.

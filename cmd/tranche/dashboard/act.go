@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/cmd/tranche/commit"
 	"github.com/tranche-dev/tranche/cmd/tranche/dashboard/access"
+	"github.com/tranche-dev/tranche/cmd/tranche/dashboard/feed"
 	"github.com/tranche-dev/tranche/cmd/tranche/view"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -208,6 +209,10 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, u *access.User) {
 	if !read(w, r, &body) {
 		return
 	}
+	if down := s.Feed.Down(); down != nil {
+		refuseDown(w, down)
+		return
+	}
 	ctx, stop := context.WithTimeout(r.Context(), actWithin)
 	defer stop()
 	f, _, err := s.facts(ctx, u, types.NamespacedName{Namespace: body.Namespace, Name: body.Name})
@@ -228,9 +233,19 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, u *access.User) {
 		said, err = a.Commit(ctx, &at, body.Digest)
 		answer = map[string]string{"said": said}
 	}
+	if down := (*feed.DownError)(nil); errors.As(err, &down) {
+		refuseDown(w, down)
+		return
+	}
 	if err != nil {
 		refuse(w, http.StatusConflict, err.Error())
 		return
 	}
 	reply(w, answer)
+}
+
+// refuseDown refuses an action that the API server would have to be asked about. All questions
+// come before the commit.
+func refuseDown(w http.ResponseWriter, down *feed.DownError) {
+	refuse(w, http.StatusServiceUnavailable, down.Error()+". Nothing was committed. Try again once the page is live.")
 }

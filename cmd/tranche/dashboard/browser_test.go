@@ -56,6 +56,7 @@ func TestPage_OfOneRelease(t *testing.T) {
 	b := clitest.NewBrowser(t, "web")
 	t.Run("the link to the forge", func(t *testing.T) { leadsToTheForge(t, b) })
 	t.Run("the own change", func(t *testing.T) { refusesTheOwnChange(t, b) })
+	t.Run("old rows", func(t *testing.T) { saysThatItIsOld(t, b) })
 	t.Run("a hostile release", func(t *testing.T) { showsHostileTexts(t, b) })
 }
 
@@ -99,6 +100,25 @@ func refusesTheOwnChange(t *testing.T, b *clitest.Browser) {
 		t.Errorf("the buttons are %q", buttons)
 	}
 	page.IsClean("the own change")
+}
+
+// While the cluster does not answer, the badge is not Live, and a line says since when what is shown
+// may be old. Both end by themselves.
+func saysThatItIsOld(t *testing.T, b *clitest.Browser) {
+	page, f := onPage(t, b, nil, func(*v1alpha1.BatchRelease, *v1alpha1.GitSource) {})
+	page.Sees("header .live", "Live")
+	since := time.Now().Add(-time.Minute)
+	f.SetStale(&feed.Stale{Since: since, Reason: "The API server does not answer: it was stopped"})
+	page.Sees("header .live", "Not live")
+	page.Sees("main", "What is shown is of ", since.Local().Format(":04:05"), "may be old. The API server does not answer: it was stopped")
+	page.IsClean("old rows")
+	f.SetStale(nil)
+	page.Sees("header .live", "Live")
+	var text string
+	page.Runs("document.querySelector('main').innerText", &text)
+	if strings.Contains(text, "may be old") {
+		t.Error(text)
+	}
 }
 
 // Texts of others are text, whatever they have in them. Many metrics and windows fit on a

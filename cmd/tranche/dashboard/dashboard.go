@@ -140,6 +140,9 @@ func (o *options) run(cmd *cobra.Command, at *cli.Connection, trusted []netip.Pr
 	if err := errors.Join(f.Start(ctx), f.Probe(ctx, at.Config, probeEvery)); err != nil {
 		return err
 	}
+	if at, err = at.With(f.Answers); err != nil {
+		return err
+	}
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", o.address)
 	if err != nil {
@@ -169,7 +172,7 @@ func (o *options) run(cmd *cobra.Command, at *cli.Connection, trusted []netip.Pr
 }
 
 // probeEvery is the time between two questions whether the cluster answers.
-const probeEvery = 10 * time.Second
+const probeEvery = 2 * time.Second
 
 // closesWithin is how long requests under way may take at the end.
 const closesWithin = 5 * time.Second

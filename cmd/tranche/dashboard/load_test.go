@@ -21,6 +21,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 	"github.com/tranche-dev/tranche/cmd/tranche/dashboard"
@@ -36,7 +37,10 @@ type apiServer struct {
 	mu      sync.Mutex
 	watches map[string]int // by resource
 	changes chan []byte    // of a release, as an event of a watch
+	cuts    chan struct{}  // closed to end the watches
 	down    atomic.Bool    // it refuses all requests
+	closed  atomic.Value   // the address of a kind that it lets no client watch
+	hangs   atomic.Bool    // it answers no request
 }
 
 // kinds are the resources that the dashboard reads, by their address.
@@ -67,7 +71,7 @@ func newAPIServer(t testing.TB, releases int) (*apiServer, *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &apiServer{releases: text, watches: map[string]int{}, changes: make(chan []byte)}
+	a := &apiServer{releases: text, watches: map[string]int{}, changes: make(chan []byte), cuts: make(chan struct{})}
 	server := httptest.NewServer(a)
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 	return a, &rest.Config{Host: server.URL, QPS: -1}
@@ -76,11 +80,15 @@ func newAPIServer(t testing.TB, releases int) (*apiServer, *rest.Config) {
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	kind, ok := kinds[r.URL.Path]
-	switch {
+	switch closed, _ := a.closed.Load().(string); {
+	case a.hangs.Load():
+		<-r.Context().Done()
 	case a.down.Load():
 		http.Error(w, "down", http.StatusServiceUnavailable)
-	case r.URL.Path == "/version":
-		_, _ = w.Write([]byte("{}")) // the reader may have gone
+	case closed == r.URL.Path && r.URL.Query().Get("watch") != "":
+		http.Error(w, "no", http.StatusForbidden)
+	case r.URL.Path == "/readyz":
+		_, _ = w.Write([]byte("ok")) // the reader may have gone
 	case !ok:
 		a.discover(w, r.URL.Path)
 	case r.URL.Query().Get("sendInitialEvents") != "": // the informer lists instead
@@ -101,6 +109,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *apiServer) watch(w http.ResponseWriter, r *http.Request, kind string) {
 	a.mu.Lock()
 	a.watches[kind]++
+	cut := a.cuts
 	a.mu.Unlock()
 	_ = http.NewResponseController(w).Flush() // the reader may have gone
 	for {
@@ -110,6 +119,8 @@ func (a *apiServer) watch(w http.ResponseWriter, r *http.Request, kind string) {
 		}
 		select {
 		case <-r.Context().Done():
+			return
+		case <-cut:
 			return
 		case text := <-changes:
 			_, _ = w.Write(text)
@@ -145,18 +156,28 @@ func (a *apiServer) discover(w http.ResponseWriter, path string) {
 	_ = json.NewEncoder(w).Encode(answer) // the reader may have gone
 }
 
-// serve starts a dashboard on that cluster. It returns its URL, with the token.
-func serve(t testing.TB, config *rest.Config) string {
+// cut ends the watches that are open.
+func (a *apiServer) cut() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.cuts)
+	a.cuts = make(chan struct{})
+}
+
+func newScheme(t testing.TB) *kruntime.Scheme {
+	t.Helper()
+	scheme := kruntime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return scheme
+}
+
+// following is a feed that follows that cluster.
+func following(t testing.TB, config *rest.Config) *feed.Cluster {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard()) // of the informers
-	scheme := kruntime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	f, err := feed.NewCluster(config, scheme, nil, feed.Kinds{Sources: true, Workloads: true, Events: true})
+	f, err := feed.NewCluster(config, newScheme(t), nil, feed.Kinds{Sources: true, Workloads: true, Events: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,6 +186,13 @@ func serve(t testing.TB, config *rest.Config) string {
 	if err := errors.Join(f.Start(ctx), f.Probe(ctx, config, 50*time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
+	return f
+}
+
+// serve starts a dashboard on that cluster. It returns its URL, with the token.
+func serve(t testing.TB, config *rest.Config) string {
+	t.Helper()
+	f := following(t, config)
 	local := access.NewLocal(1, time.Now)
 	s := &dashboard.Server{Feed: f, Auth: local, Rights: access.All{}, Now: time.Now}
 	server := httptest.NewServer(s.Handler())
@@ -234,20 +262,76 @@ func TestStream_FiftyTabsShareTheInformers(t *testing.T) {
 	}
 }
 
-// A cluster that does not answer is a problem that the page shows, and it ends.
-func TestStream_TellsThatTheClusterDoesNotAnswer(t *testing.T) {
+// The page knows if the API server does not answer, or lets no informer watch. Once all is well
+// again, the page gets what changes.
+func TestStream_SaysThatItIsStale(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		begin, end func(*apiServer)
+		want       string
+	}{
+		{"the API server is down", func(a *apiServer) { a.down.Store(true) }, func(a *apiServer) { a.down.Store(false) },
+			"The API server does not answer: "},
+		{"it hangs", func(a *apiServer) { a.hangs.Store(true) }, func(a *apiServer) { a.hangs.Store(false) },
+			"The API server does not answer: "},
+		{"it lets no informer watch", func(a *apiServer) { a.closed.Store("/apis/tranche.dev/v1alpha1/gitsources"); a.cut() },
+			func(a *apiServer) { a.closed.Store("") },
+			"does not let this dashboard follow /apis/tranche.dev/v1alpha1/gitsources: 403 Forbidden"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a, config := newAPIServer(t, 1)
+			began := time.Now().Truncate(time.Second)
+			tab := tabs(t, serve(t, config), 1)[0]
+			if first := tab.message(t); strings.Contains(first, "stale") {
+				t.Error(first)
+			}
+			tt.begin(a)
+			var got struct{ Stale *feed.Stale }
+			text := tab.message(t)
+			if err := json.Unmarshal([]byte(strings.TrimPrefix(text, "data: ")), &got); err != nil || got.Stale == nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+			if !strings.Contains(got.Stale.Reason, tt.want) || got.Stale.Since.Before(began) || got.Stale.Since.After(time.Now()) {
+				t.Errorf("%+v", got.Stale)
+			}
+			tt.end(a)
+			if text := tab.message(t); strings.Contains(text, "stale") {
+				t.Error(text)
+			}
+			br := releaseNumber(0)
+			br.ResourceVersion, br.Status.Message = "2", "it has changed"
+			change, err := json.Marshal(map[string]any{"type": "MODIFIED", "object": br})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.changes <- change
+			if text := tab.message(t); !strings.Contains(text, "it has changed") {
+				t.Error(text)
+			}
+		})
+	}
+}
+
+// A request of a person fails within seconds if the API server hangs, and at once after that.
+func TestAnswers(t *testing.T) {
 	a, config := newAPIServer(t, 1)
-	tab := tabs(t, serve(t, config), 1)[0]
-	if first := tab.message(t); strings.Contains(first, "problem") {
-		t.Error(first)
+	f := following(t, config)
+	a.hangs.Store(true)
+	at := rest.CopyConfig(config)
+	at.Wrap(f.Answers)
+	c, err := client.New(at, client.Options{Scheme: newScheme(t)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	a.down.Store(true)
-	if got := tab.message(t); !strings.Contains(got, "The cluster has not answered since") {
-		t.Error(got)
+	for range 20 { // each on its own would wait
+		var down *feed.DownError
+		err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &v1alpha1.BatchRelease{})
+		if !errors.As(err, &down) {
+			t.Fatalf("the error is %v", err)
+		}
 	}
-	a.down.Store(false)
-	if got := tab.message(t); strings.Contains(got, "problem") {
-		t.Error(got)
+	if f.Down() == nil {
+		t.Error("the API server is not known to be down")
 	}
 }
 

@@ -144,10 +144,14 @@ func (s *Server) refuseUser(w http.ResponseWriter, err error) {
 func (s *Server) me(w http.ResponseWriter, r *http.Request) {
 	answer := map[string]any{"mode": s.Auth.Mode(), "version": cli.VersionString()}
 	u, err := s.Auth.Authenticate(r)
-	if err != nil {
-		answer["error"] = err.Error()
-	} else {
+	switch {
+	case err == nil:
 		answer["user"] = u.Name
+	case errors.Is(err, access.ErrNotSignedIn):
+		answer["error"] = err.Error()
+	default: // the page asks again
+		s.refuseUser(w, err)
+		return
 	}
 	reply(w, answer)
 }

@@ -36,6 +36,7 @@ type cluster struct {
 	tokens  map[string]string // users by token
 	may     func(user, resource, namespace string) bool
 	reviews int
+	err     error // of each review
 }
 
 // newCluster holds the release of clitest in three namespaces.
@@ -52,6 +53,9 @@ func newCluster(t testing.TB) *cluster {
 	made := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
 			c.reviews++
+			if c.err != nil {
+				return c.err
+			}
 			switch review := o.(type) {
 			case *authenticationv1.TokenReview:
 				review.Status.User.Username = c.tokens[review.Spec.Token]
@@ -107,10 +111,16 @@ const host = "127.0.0.1:8642"
 
 // asked is a request to the server, and its answer.
 func asked(h http.Handler, method, target string, edit ...func(*http.Request)) *http.Response {
+	return patient(h, method, target, append(edit, func(r *http.Request) {
+		ctx, stop := context.WithTimeout(r.Context(), 300*time.Millisecond) // a stream ends with it
+		context.AfterFunc(ctx, stop)
+		*r = *r.WithContext(ctx)
+	})...)
+}
+
+// patient is a request that may take as long as git does.
+func patient(h http.Handler, method, target string, edit ...func(*http.Request)) *http.Response {
 	r := httptest.NewRequest(method, "http://"+host+target, strings.NewReader("{}"))
-	ctx, stop := context.WithTimeout(r.Context(), 300*time.Millisecond) // a stream ends with it
-	defer stop()
-	r = r.WithContext(ctx)
 	r.Header.Set("Content-Type", "application/json")
 	for _, e := range edit {
 		e(r)
@@ -257,6 +267,13 @@ func TestServer_TokenIsReviewed(t *testing.T) {
 	now = now.Add(30 * time.Second)
 	if res := asked(h, "GET", "/api/stream", bearer); res.StatusCode != http.StatusUnauthorized {
 		t.Errorf("an expired token: %d", res.StatusCode)
+	}
+	c.tokens["of-ada"], c.err = "ada", &feed.DownError{Since: now}
+	now = now.Add(30 * time.Second)
+	for _, target := range []string{"/api/me", "/api/stream"} { // no answer that would sign the reader out
+		if res := asked(h, "GET", target, bearer); res.StatusCode != http.StatusBadGateway {
+			t.Errorf("%s while the API server is down: %d", target, res.StatusCode)
+		}
 	}
 }
 

@@ -24,8 +24,10 @@ const (
 	// leastPause is the time between two messages of a stream: at most four a second.
 	leastPause = 250 * time.Millisecond
 	// reviewEvery is how often a stream asks again who its reader is and what they may see.
-	// It also keeps proxies from closing the stream.
 	reviewEvery = 15 * time.Second
+	// beatEvery is how often a stream says that it goes on. A page that gets nothing for three
+	// times as long opens it again. It also keeps proxies from closing the stream.
+	beatEvery = 5 * time.Second
 	// writeWithin is how long a reader may take to read a message.
 	writeWithin = 30 * time.Second
 )
@@ -43,6 +45,8 @@ type message struct {
 	Release *json.RawMessage `json:"release,omitempty"`
 	// Problem says why something may be missing.
 	Problem string `json:"problem,omitempty"`
+	// Stale says since when and why all of it may be old.
+	Stale *feed.Stale `json:"stale,omitempty"`
 }
 
 // streaming is a stream to one reader.
@@ -58,6 +62,7 @@ type streaming struct {
 	seen    uint64 // a digest of what the reader may see
 	visible map[string]map[string]bool
 	problem string // the one that was sent last
+	stale   *feed.Stale
 }
 
 // stream sends what the reader may see, and then each change. Its events have numbers, by
@@ -67,15 +72,20 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, u *access.User) 
 	if namespace, name, ok := strings.Cut(r.URL.Query().Get("release"), "/"); ok {
 		st.want = &feed.ID{Kind: feed.Releases, Namespace: namespace, Name: name}
 	}
+	st.resume(cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
+	problem := st.review(r.Context())
+	if down := s.Feed.Down(); down != nil && problem != "" { // what the reader may see is not known
+		refuse(w, http.StatusServiceUnavailable, down.Error())
+		return
+	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // proxies that gather messages
-	st.resume(cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
-	review := time.NewTicker(reviewEvery)
+	review, beat := time.NewTicker(reviewEvery), time.NewTicker(beatEvery)
 	defer review.Stop()
+	defer beat.Stop()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	problem := st.review(r.Context())
 	for {
 		next := s.Feed.Next() // before reading, so that no change is missed
 		if err := st.send(r.Context(), problem); err != nil {
@@ -89,21 +99,34 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, u *access.User) 
 		}
 		select {
 		case <-next:
+		case <-beat.C:
+			if st.write("event: beat\ndata: {}\n\n") != nil {
+				return
+			}
 		case <-review.C:
-			again, err := s.Auth.Authenticate(r)
-			if err != nil {
-				_ = st.write("event: end\ndata: {}\n\n") // it is over in any case
+			if !st.again(r) {
 				return
 			}
-			st.user = again
 			problem = st.review(r.Context())
-			if st.write(": still here\n\n") != nil {
-				return
-			}
 		case <-r.Context().Done():
 			return
 		}
 	}
+}
+
+// again finds out whether the reader is still who they were. While the API server does not answer,
+// nothing changes, and the reader keeps what they have.
+func (st *streaming) again(r *http.Request) bool {
+	user, err := st.Auth.Authenticate(r)
+	switch {
+	case err == nil:
+		st.user = user
+		return true
+	case errors.Is(err, access.ErrNotSignedIn):
+		_ = st.write("event: end\ndata: {}\n\n") // it is over in any case
+		return false
+	}
+	return st.Feed.Down() != nil // else the page opens the stream again
 }
 
 // resume takes up a stream that was cut, if its numbers are those of this feed.
@@ -125,6 +148,12 @@ func (st *streaming) review(ctx context.Context) (problem string) {
 	names := st.Feed.Namespaces()
 	releases, err := access.Visible(ctx, st.Rights, st.user, names, access.BatchReleases)
 	sources, wrong := access.Visible(ctx, st.Rights, st.user, names, access.GitSources)
+	if err = errors.Join(err, wrong); err != nil {
+		problem = "Some namespaces may be missing: " + err.Error()
+		if st.visible != nil && st.Feed.Down() != nil {
+			return problem
+		}
+	}
 	digest := fnv.New64a()
 	for _, name := range names {
 		if releases[name] || sources[name] {
@@ -135,10 +164,7 @@ func (st *streaming) review(ctx context.Context) (problem string) {
 		st.seen, st.began = sum, false
 	}
 	st.visible = map[string]map[string]bool{feed.Releases: releases, feed.Sources: sources}
-	if err := errors.Join(err, wrong); err != nil {
-		return "Some namespaces may be missing: " + err.Error()
-	}
-	return ""
+	return problem
 }
 
 // send sends what has changed since the last message.
@@ -156,13 +182,11 @@ func (st *streaming) send(ctx context.Context, problem string) error {
 		m.Release = &detail
 	}
 	st.seq = c.Seq
-	if late := st.Feed.Problem(); m.Problem == "" {
-		m.Problem = late
-	}
-	if c.Empty() && !changed && m.Problem == st.problem {
+	m.Stale = st.Feed.Stale()
+	if c.Empty() && !changed && m.Problem == st.problem && m.Stale == st.stale {
 		return nil
 	}
-	st.began, st.problem = true, m.Problem
+	st.began, st.problem, st.stale = true, m.Problem, m.Stale
 	text, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("encoding a message: %w", err)
@@ -205,8 +229,12 @@ func (st *streaming) document(ctx context.Context) (json.RawMessage, bool, error
 		return json.RawMessage("null"), true, nil
 	}
 	doc, err := st.Document(ctx, st.user, types.NamespacedName{Namespace: st.want.Namespace, Name: st.want.Name})
-	if doc == nil || err != nil {
-		return json.RawMessage("null"), true, err
+	if err != nil { // it is asked for again
+		st.sent = 0
+		return nil, false, err
+	}
+	if doc == nil {
+		return json.RawMessage("null"), true, nil
 	}
 	text, err := json.Marshal(doc)
 	return text, true, err

@@ -13,7 +13,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,12 +28,13 @@ type Kinds struct{ Sources, Workloads, Events bool }
 // Cluster keeps a feed of a cluster up to date. It has one informer for each kind.
 type Cluster struct {
 	*Feed
+	health
 	// Reader reads from the memory of the informers.
 	Reader client.Reader
 	Kinds  Kinds
 
 	cache cache.Cache
-	mu    sync.Mutex
+	names sync.Mutex
 	// of are the releases of a Deployment or of a GitSource.
 	of map[string][]ID
 	// from has the names in of by release.
@@ -47,13 +47,17 @@ func NewCluster(config *rest.Config, scheme *runtime.Scheme, namespaces []string
 	for _, name := range namespaces {
 		limited[name] = cache.Config{}
 	}
+	made := &Cluster{Feed: New(), Kinds: kinds, of: map[string][]ID{}, from: map[ID][]string{}}
+	config = rest.CopyConfig(config)
+	config.Wrap(made.informers)
 	c, err := cache.New(config, cache.Options{
 		Scheme: scheme, DefaultNamespaces: limited, DefaultTransform: slim, ReaderFailOnMissingInformer: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the informers: %w", err)
 	}
-	return &Cluster{Feed: New(), Reader: c, Kinds: kinds, cache: c, of: map[string][]ID{}, from: map[ID][]string{}}, nil
+	made.cache, made.Reader = c, c
+	return made, nil
 }
 
 // syncTimeout is how long the first reading of the cluster may take.
@@ -94,38 +98,6 @@ func (c *Cluster) Start(ctx context.Context) error {
 	return nil
 }
 
-// Probe asks the API server whether it answers, until the context ends. While it does not,
-// the feed has a problem: the informers only try again.
-func (c *Cluster) Probe(ctx context.Context, config *rest.Config, every time.Duration) error {
-	config = rest.CopyConfig(config)
-	config.Timeout = max(every/2, time.Second)
-	asks, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
-	go func() {
-		since := time.Time{}
-		for tick := time.NewTicker(every); ; {
-			select {
-			case <-ctx.Done():
-				tick.Stop()
-				return
-			case now := <-tick.C:
-				_, err := asks.ServerVersion()
-				switch {
-				case err == nil:
-					since = time.Time{}
-					c.SetProblem("")
-				case since.IsZero():
-					since = now
-					c.SetProblem("The cluster has not answered since " + now.UTC().Format(time.TimeOnly) + " UTC: " + err.Error())
-				}
-			}
-		}
-	}()
-	return nil
-}
-
 func each(o any, gone bool, follow func(client.Object, bool)) {
 	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 		o = last.Obj
@@ -145,7 +117,7 @@ func (c *Cluster) onRelease(o client.Object, gone bool) {
 	if key := view.SourceKey(br); key.Name != "" {
 		names = append(names, "source "+key.String())
 	}
-	c.mu.Lock()
+	c.names.Lock()
 	for _, name := range c.from[id] {
 		c.of[name] = slices.DeleteFunc(c.of[name], func(other ID) bool { return other == id })
 		if len(c.of[name]) == 0 {
@@ -159,7 +131,7 @@ func (c *Cluster) onRelease(o client.Object, gone bool) {
 			c.of[name] = append(c.of[name], id)
 		}
 	}
-	c.mu.Unlock()
+	c.names.Unlock()
 	if gone {
 		c.Delete(id)
 		return
@@ -169,9 +141,9 @@ func (c *Cluster) onRelease(o client.Object, gone bool) {
 
 // touch says that the releases of a Deployment or a source have changed.
 func (c *Cluster) touch(name string) {
-	c.mu.Lock()
+	c.names.Lock()
 	ids := slices.Clone(c.of[name])
-	c.mu.Unlock()
+	c.names.Unlock()
 	for _, id := range ids {
 		c.Touch(id)
 	}

@@ -52,24 +52,24 @@ type Feed struct {
 	gone    []deletion
 	lost    uint64 // deletions up to this number are forgotten
 	changed chan struct{}
-	problem string
+	stale   *Stale
 }
 
-// SetProblem says why the rows may be out of date; empty: they are not.
-func (f *Feed) SetProblem(text string) {
+// SetStale says since when and why the rows may be old; nil: they are not.
+func (f *Feed) SetStale(s *Stale) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.problem != text {
-		f.problem = text
+	if (s == nil) != (f.stale == nil) || s != nil && *s != *f.stale {
+		f.stale = s
 		f.wake()
 	}
 }
 
-// Problem returns why the rows may be out of date.
-func (f *Feed) Problem() string {
+// Stale returns since when and why the rows may be old; nil: they are not.
+func (f *Feed) Stale() *Stale {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.problem
+	return f.stale
 }
 
 // New returns an empty feed.

@@ -2,11 +2,19 @@ import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { apply, empty, waits, type Me, type State } from "./model";
 import { ReleasePage, Releases, Sources, Waiting } from "./pages";
-import { Stream, type Live } from "./stream";
+import { Stream, whoReads, type Live } from "./stream";
 import { useRoute } from "./route";
 import "./style.css";
 
 const liveText: Record<Live, string> = { connecting: "Connecting", live: "Live", cut: "Reconnecting", ended: "Signed out" };
+
+/** oldText says why and since when what is shown may be old; empty: it is not. */
+function oldText(live: Live, { loaded, stale, skew }: State, heardAt: number): string {
+  if (!loaded || live === "connecting" || (live === "live" && !stale)) return "";
+  const at = stale ? Date.parse(stale.since) - skew : heardAt;
+  const reason = live === "live" ? stale!.reason : "The dashboard does not answer.";
+  return `What is shown is of ${new Date(at).toLocaleString()} and may be old. ${reason}`;
+}
 
 function SignIn({ me }: { me: Me }) {
   const [error, set] = useState("");
@@ -42,10 +50,14 @@ function App() {
   const [state, setState] = useState<State>(empty);
   const stream = useMemo(() => new Stream((m) => setState((s) => apply(s, m, Date.now())), setLive), []);
   useEffect(() => {
-    fetch("/api/me")
-      .then((r) => r.json())
-      .then(setMe)
-      .catch(() => setLive("cut"));
+    let timer: number;
+    const ask = () =>
+      whoReads().then(setMe, () => {
+        setLive("cut");
+        timer = window.setTimeout(ask, 2000);
+      });
+    void ask();
+    return () => window.clearTimeout(timer);
   }, [live === "ended"]);
   useEffect(() => {
     if (!me?.user) return;
@@ -58,6 +70,8 @@ function App() {
     document.title = `${route.page === "waiting" && count ? `(${count}) ` : ""}${title} · Tranche`;
   }, [title, count]);
   if (me && !me.user) return <SignIn me={me} />;
+  const stale = live === "live" ? state.stale : undefined;
+  const old = oldText(live, state, stream.heardAt);
   const link = (to: string, page: string, text: string) => (
     <a href={to} aria-current={route.page === page || (page === "releases" && route.page === "release") ? "page" : undefined}>
       {text}
@@ -85,13 +99,14 @@ function App() {
           {link("/releases", "releases", "Releases")}
           {link("/sources", "sources", "Sources")}
         </nav>
-        <span class={`live ${live}`}>
+        <span class={`live ${stale ? "cut" : live}`}>
           <i aria-hidden="true" />
-          {liveText[live]}
+          {stale ? "Not live" : liveText[live]}
         </span>
       </header>
       <main id="main" data-loaded={state.loaded}>
-        {state.problem && <p class="warn">{state.problem}</p>}
+        <div role="status">{old && <p class="warn">{old}</p>}</div>
+        {state.problem && !stale && <p class="warn">{state.problem}</p>}
         {route.page === "waiting" && <Waiting state={state} />}
         {route.page === "releases" && <Releases state={state} query={route.query} />}
         {route.page === "release" && <ReleasePage name={route.release!} state={state} />}

@@ -204,6 +204,7 @@ export interface Message {
   gone?: { kind: "releases" | "sources"; namespace: string; name: string }[];
   release?: Release | null;
   problem?: string;
+  stale?: { since: string; reason: string };
 }
 
 export interface Me {
@@ -228,6 +229,8 @@ export interface State {
   /** The release whose page is open; null: there is none to be seen; undefined: not known yet. */
   release?: Release | null;
   problem?: string;
+  /** Since when and why all of it may be old. */
+  stale?: Message["stale"];
   /** How far the clock of the server is ahead of this one, in milliseconds. */
   skew: number;
   loaded: boolean;
@@ -247,6 +250,7 @@ export function apply(state: State, m: Message, clock: number): State {
     sources,
     release: m.release === undefined ? state.release : m.release,
     problem: m.problem,
+    stale: m.stale,
     skew: Date.parse(m.now) - clock,
     loaded: true,
   };

@@ -1,0 +1,86 @@
+package dashboard_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
+	"github.com/tranche-dev/tranche/cmd/tranche/dashboard"
+	"github.com/tranche-dev/tranche/cmd/tranche/dashboard/access"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// A change that is shown is committed once. The second click says that the branch has it, and with
+// which commit another person was first.
+func TestAct_ChangeIsThereAlready(t *testing.T) {
+	for k, v := range map[string]string{
+		"GIT_CONFIG_GLOBAL": os.DevNull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org",
+		"GIT_COMMITTER_NAME": "Ada", "GIT_COMMITTER_EMAIL": "ada@example.org",
+	} {
+		t.Setenv(k, v)
+	}
+	dir := t.TempDir()
+	own, bare := clitest.Clone{TB: t, Dir: filepath.Join(dir, "clone")}, filepath.Join(dir, "bare.git")
+	clitest.Run(t, dir, "git", "init", "--quiet", "--initial-branch=main", own.Dir)
+	if err := os.CopyFS(own.Dir, os.DirFS("../../../examples/web")); err != nil {
+		t.Fatal(err)
+	}
+	own.Run("git", "add", ".")
+	own.Run("git", "commit", "--quiet", "-m", "first")
+	own.Run("git", "clone", "--quiet", "--bare", ".", bare)
+	own.Run("git", "remote", "add", "origin", "file://"+bare)
+
+	c := newCluster(t)
+	gs := &v1alpha1.GitSource{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "shop"}, gs); err != nil {
+		t.Fatal(err)
+	}
+	gs.Spec.URL, gs.Spec.Path = "file://"+bare, "."
+	if err := c.Update(t.Context(), gs); err != nil {
+		t.Fatal(err)
+	}
+	local := access.NewLocal(8642, time.Now)
+	h := (&dashboard.Server{
+		Feed: feedOf(t, c), Auth: local, Rights: access.All{}, Hosts: []string{host}, Now: time.Now,
+		Clone: &dashboard.Clone{Dir: own.Dir, Connection: &cli.Connection{Client: c}},
+	}).Handler()
+	act := func(digest string) (int, map[string]any) {
+		body := fmt.Sprintf(`{"verb":"pause","namespace":"shop","name":"web","digest":%q}`, digest)
+		res := patient(h, "POST", "/api/act", cookie(asked(h, "GET", "/?token="+local.Token)), func(r *http.Request) {
+			r.Body = io.NopCloser(strings.NewReader(body))
+		})
+		answer := map[string]any{}
+		if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, answer
+	}
+	_, proposed := act("")
+	digest, _ := proposed["digest"].(string)
+	if code, answer := act(digest); code != http.StatusOK || digest == "" {
+		t.Fatalf("%d, %v of %v", code, answer, proposed)
+	}
+	pushed := own.Run("git", "ls-remote", "origin", "main")
+	want := "The branch says so already"
+	if code, answer := act(digest); code != http.StatusConflict || !strings.Contains(fmt.Sprint(answer["error"]), want) {
+		t.Errorf("again: %d, %v", code, answer)
+	}
+	own.Run("git", "reset", "--quiet", "--hard", "HEAD~") // as the clone of another person
+	want = "spec.paused of shop/web is true already, by Ada <ada@example.org> in commit " + pushed[:7]
+	if code, answer := act(digest); code != http.StatusConflict || !strings.Contains(fmt.Sprint(answer["error"]), want) {
+		t.Errorf("of another person: %d, %v", code, answer)
+	}
+	if now := own.Run("git", "ls-remote", "origin", "main"); now != pushed {
+		t.Errorf("the server has %s after %s", now, pushed)
+	}
+}
