@@ -113,6 +113,8 @@ func saysThatItIsOld(t *testing.T, b *clitest.Browser) {
 	page.Sees("main", "What is shown is of ", since.Local().Format(":04:05"), "may be old. The API server does not answer: it was stopped")
 	page.IsClean("old rows")
 	f.SetStale(nil)
+	f.SetStill("The controller has stopped")
+	page.Sees("main", "The controller has stopped")
 	page.Sees("header .live", "Live")
 	var text string
 	page.Runs("document.querySelector('main').innerText", &text)

@@ -143,6 +143,7 @@ func (o *options) run(cmd *cobra.Command, at *cli.Connection, trusted []netip.Pr
 	if at, err = at.With(f.Answers); err != nil {
 		return err
 	}
+	go f.FollowLeaders(ctx, at, at.Namespace, leadersEvery)
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", o.address)
 	if err != nil {
@@ -173,6 +174,9 @@ func (o *options) run(cmd *cobra.Command, at *cli.Connection, trusted []netip.Pr
 
 // probeEvery is the time between two questions whether the cluster answers.
 const probeEvery = 2 * time.Second
+
+// leadersEvery is the time between two looks at the leases of controllers.
+const leadersEvery = 10 * time.Second
 
 // closesWithin is how long requests under way may take at the end.
 const closesWithin = 5 * time.Second

@@ -47,6 +47,8 @@ type message struct {
 	Problem string `json:"problem,omitempty"`
 	// Stale says since when and why all of it may be old.
 	Stale *feed.Stale `json:"stale,omitempty"`
+	// Still says that no controller moves the releases.
+	Still string `json:"still,omitempty"`
 }
 
 // streaming is a stream to one reader.
@@ -63,6 +65,7 @@ type streaming struct {
 	visible map[string]map[string]bool
 	problem string // the one that was sent last
 	stale   *feed.Stale
+	still   string
 }
 
 // stream sends what the reader may see, and then each change. Its events have numbers, by
@@ -182,11 +185,11 @@ func (st *streaming) send(ctx context.Context, problem string) error {
 		m.Release = &detail
 	}
 	st.seq = c.Seq
-	m.Stale = st.Feed.Stale()
-	if c.Empty() && !changed && m.Problem == st.problem && m.Stale == st.stale {
+	m.Stale, m.Still = st.Feed.Stale(), st.Feed.Still()
+	if c.Empty() && !changed && m.Problem == st.problem && m.Stale == st.stale && m.Still == st.still {
 		return nil
 	}
-	st.began, st.problem, st.stale = true, m.Problem, m.Stale
+	st.began, st.problem, st.stale, st.still = true, m.Problem, m.Stale, m.Still
 	text, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("encoding a message: %w", err)

@@ -53,6 +53,7 @@ type Feed struct {
 	lost    uint64 // deletions up to this number are forgotten
 	changed chan struct{}
 	stale   *Stale
+	still   string
 }
 
 // SetStale says since when and why the rows may be old; nil: they are not.
@@ -70,6 +71,23 @@ func (f *Feed) Stale() *Stale {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.stale
+}
+
+// SetStill says that no controller moves releases, and since when; empty: one does.
+func (f *Feed) SetStill(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.still != text {
+		f.still = text
+		f.wake()
+	}
+}
+
+// Still says that no controller moves releases, and since when; empty: one does.
+func (f *Feed) Still() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.still
 }
 
 // New returns an empty feed.

@@ -105,7 +105,10 @@ function App() {
         </span>
       </header>
       <main id="main" data-loaded={state.loaded}>
-        <div role="status">{old && <p class="warn">{old}</p>}</div>
+        <div role="status">
+          {old && <p class="warn">{old}</p>}
+          {state.still && <p class="warn">{state.still}</p>}
+        </div>
         {state.problem && !stale && <p class="warn">{state.problem}</p>}
         {route.page === "waiting" && <Waiting state={state} />}
         {route.page === "releases" && <Releases state={state} query={route.query} />}

@@ -205,6 +205,7 @@ export interface Message {
   release?: Release | null;
   problem?: string;
   stale?: { since: string; reason: string };
+  still?: string;
 }
 
 export interface Me {
@@ -231,6 +232,8 @@ export interface State {
   problem?: string;
   /** Since when and why all of it may be old. */
   stale?: Message["stale"];
+  /** Says that no controller moves the releases. */
+  still?: string;
   /** How far the clock of the server is ahead of this one, in milliseconds. */
   skew: number;
   loaded: boolean;
@@ -251,6 +254,7 @@ export function apply(state: State, m: Message, clock: number): State {
     release: m.release === undefined ? state.release : m.release,
     problem: m.problem,
     stale: m.stale,
+    still: m.still,
     skew: Date.parse(m.now) - clock,
     loaded: true,
   };
