@@ -25,7 +25,7 @@ const (
 	leastPause = 250 * time.Millisecond
 	// reviewEvery is how often a stream asks again who its reader is and what they may see.
 	reviewEvery = 15 * time.Second
-	// beatEvery is how often a stream says that it goes on. A page that gets nothing for three
+	// beatEvery is how often a stream says that it goes on, and what the time is. A page that gets nothing for three
 	// times as long opens it again. It also keeps proxies from closing the stream.
 	beatEvery = 5 * time.Second
 	// writeWithin is how long a reader may take to read a message.
@@ -103,7 +103,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, u *access.User) 
 		select {
 		case <-next:
 		case <-beat.C:
-			if st.write("event: beat\ndata: {}\n\n") != nil {
+			if st.write("event: beat\ndata: "+st.Now().UTC().Format(time.RFC3339Nano)+"\n\n") != nil {
 				return
 			}
 		case <-review.C:

@@ -1,6 +1,6 @@
 import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { apply, empty, waits, type Me, type State } from "./model";
+import { apply, empty, settle, waits, type Me, type State } from "./model";
 import { ReleasePage, Releases, Sources, Waiting } from "./pages";
 import { Stream, whoReads, type Live } from "./stream";
 import { useRoute } from "./route";
@@ -48,7 +48,15 @@ function App() {
   const [me, setMe] = useState<Me>();
   const [live, setLive] = useState<Live>("connecting");
   const [state, setState] = useState<State>(empty);
-  const stream = useMemo(() => new Stream((m) => setState((s) => apply(s, m, Date.now())), setLive), []);
+  const stream = useMemo(
+    () =>
+      new Stream(
+        (m) => setState((s) => apply(s, m, Date.now())),
+        setLive,
+        (now) => setState((s) => settle(s, now, Date.now())),
+      ),
+    [],
+  );
   useEffect(() => {
     let timer: number;
     const ask = () =>

@@ -260,6 +260,12 @@ export function apply(state: State, m: Message, clock: number): State {
   };
 }
 
+/** settle returns the state with the time of the server, if a clock has been set meanwhile. */
+export function settle(state: State, now: string, clock: number): State {
+  const skew = Date.parse(now) - clock;
+  return Math.abs(skew - state.skew) < 3000 ? state : { ...state, skew };
+}
+
 /** Wait is something that needs a person. */
 export interface Wait {
   kind: "release" | "source";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import render from "preact-render-to-string";
-import { apply, empty, filterOf, matches, queryOf, spans, waits, type Release, type Row } from "./model";
+import { apply, empty, filterOf, matches, queryOf, settle, spans, waits, type Release, type Row } from "./model";
 import { ReleasePage, Releases, Sources, Waiting } from "./pages";
 
 const noon = Date.parse("2026-07-01T12:00:00Z");
@@ -17,6 +17,16 @@ test("every document of a release can be shown", () => {
     assert.match(html, /<h1[^>]*>web<\/h1>/, name);
     assert.ok(render(<Waiting state={state} />) && render(<Releases state={state} query="" />) && render(<Sources state={state} />), name);
   }
+});
+
+test("ages are by the clock of the server, also if this one is wrong or is set", () => {
+  const at = { now: "2026-07-01T12:00:00Z", reset: true };
+  const hour = 3600_000;
+  const wrong = apply(empty(), at, noon + hour);
+  assert.equal(noon + hour + wrong.skew, noon);
+  const right = settle(wrong, "2026-07-01T12:00:05Z", noon + 5000);
+  assert.equal(noon + 5000 + right.skew, noon + 5000);
+  assert.equal(settle(right, "2026-07-01T12:00:11Z", noon + 10000), right); // on its way
 });
 
 test("a release at its gate says what opens it", () => {

@@ -23,7 +23,11 @@ export class Stream {
   /** When the server was heard last, by the clock of the browser. */
   heardAt = 0;
 
-  constructor(private onMessage: (m: Message) => void, private onLive: (l: Live) => void) {}
+  constructor(
+    private onMessage: (m: Message) => void,
+    private onLive: (l: Live) => void,
+    private onTime: (now: string) => void,
+  ) {}
 
   open(release?: string) {
     if (this.source && this.want === release) return;
@@ -39,7 +43,11 @@ export class Stream {
       this.hears();
       this.onLive("live");
     };
-    source.addEventListener("beat", () => this.hears());
+    source.addEventListener("beat", (e) => {
+      if (this.source !== source) return;
+      this.hears();
+      this.onTime(e.data);
+    });
     source.onmessage = (e) => {
       if (this.source !== source) return;
       this.hears();
