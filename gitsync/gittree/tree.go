@@ -79,8 +79,12 @@ func Open(s storer.EncodedObjectStorer, commit plumbing.Hash) (*Tree, error) {
 	return OpenTree(s, c.TreeHash)
 }
 
-// OpenTree returns the tree with a hash. It need not be the tree of a commit.
+// OpenTree returns the tree with a hash. It need not be the tree of a commit. A store whose
+// readers share the large folders that it has read has a method Folders.
 func OpenTree(s storer.EncodedObjectStorer, root plumbing.Hash) (*Tree, error) {
+	if f, ok := s.(interface{ Folders() *Folders }); ok {
+		return OpenShared(s, root, f.Folders())
+	}
 	return OpenShared(s, root, nil)
 }
 

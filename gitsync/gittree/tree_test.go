@@ -241,7 +241,7 @@ func TestOrigins(t *testing.T) {
 		"components: Service web":          "base/service.yaml",
 		"components: ConfigMap settings":   "base/service.yaml",
 		"components: ConfigMap extra":      "component-settings/kustomization.yaml",
-		"patches: Deployment web":          "patches/kustomization.yaml", // the patch took the tracking away
+		"patches: Deployment web":          "base/deployment.yaml", // a patch takes kustomize's tracking away
 		"patches: Service web":             "base/service.yaml",
 		"patches: ConfigMap settings":      "base/service.yaml",
 		"plugins: Deployment plug-web":     "base/deployment.yaml",

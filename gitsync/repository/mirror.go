@@ -169,6 +169,15 @@ type Snapshot struct {
 // Limits are those of the repository.
 func (s *Snapshot) Limits() gittree.Limits { return s.limits }
 
+// Folders are the large ones that readers of the clone have read. Each source of a monorepo
+// would else decode the folder of all paths several times.
+func (s *Snapshot) Folders() *gittree.Folders {
+	if s.stores == nil {
+		return nil // it is not of a mirror
+	}
+	return s.stores.shared()
+}
+
 // Fetch returns the branch as it is now on the server.
 func (m *Mirror) Fetch(ctx context.Context, r gitserver.Remote, branch string) (*Snapshot, error) {
 	return m.fetchSince(ctx, r, branch, time.Now())
@@ -519,7 +528,7 @@ func (c *clone) snapshot(commit plumbing.Hash) *Snapshot {
 	c.readers++
 	store := c.stores.get()
 	if store == nil {
-		store = c.store()
+		store = newReaderStore(c.dir)
 	}
 	return &Snapshot{Storage: store, Commit: commit, Tip: commit, clone: c, limits: c.limits, stores: c.stores}
 }

@@ -353,3 +353,48 @@ func TestClose(t *testing.T) {
 		t.Error("rendered by a closed pool")
 	}
 }
+
+// asked counts the questions about a tree.
+type asked struct {
+	filesys.FileSystem
+	of map[string]int
+}
+
+func (a *asked) ReadFile(p string) ([]byte, error) {
+	a.of["ReadFile "+p]++
+	return a.FileSystem.ReadFile(p)
+}
+
+func (a *asked) Exists(p string) bool {
+	a.of["Exists "+p]++
+	return a.FileSystem.Exists(p)
+}
+
+func (a *asked) CleanedAbs(p string) (filesys.ConfirmedDir, string, error) {
+	a.of["CleanedAbs "+p]++
+	return a.FileSystem.CleanedAbs(p)
+}
+
+// A worker asks each question once in a rendering, and again in the next one.
+func TestRender_AsksOnce(t *testing.T) {
+	p := newPool(t, enough, long, 2)
+	for _, value := range []string{"one", "two"} {
+		tree := &asked{plantest.Tree(t, map[string]string{
+			"kustomization.yaml":      "resources: [base]\nnamePrefix: x-\n",
+			"base/kustomization.yaml": "resources: [a.yaml]\n",
+			"base/a.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {value: " + value + "}\n",
+		}), map[string]int{}}
+		objects, err := p.Render("shop", tree, ".", manifest.RenderOptions{})
+		if err != nil || len(objects) != 1 || !strings.Contains(encoded(t, objects)[0], value) {
+			t.Fatalf("%v %v", encoded(t, objects), err)
+		}
+		if tree.of["ReadFile /base/a.yaml"] != 1 {
+			t.Errorf("%s: the questions are %v", value, tree.of)
+		}
+		for question, n := range tree.of {
+			if n != 1 {
+				t.Errorf("%s: %s was asked %d times", value, question, n)
+			}
+		}
+	}
+}

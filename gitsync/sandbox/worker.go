@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"encoding/gob"
 	"errors"
 	"flag"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -80,10 +82,14 @@ type worker struct {
 	in  *gob.Decoder
 	out *gob.Encoder
 	err error // the pool does not answer
+	// known are the answers of the job. A commit does not change, and kustomize asks a third of
+	// its questions more than once.
+	known map[question]*answer
 }
 
 func (w *worker) render(j *job) error {
 	var ignored []*plan.Problem
+	w.known = map[question]*answer{}
 	opts := j.options()
 	opts.Ignored = func(p *plan.Problem) { ignored = append(ignored, p) }
 	objects, err := manifest.Render(&remoteTree{w}, j.Dir, opts)
@@ -100,10 +106,20 @@ func (w *worker) render(j *job) error {
 	return nil
 }
 
-// ask asks the pool.
+// ask asks the pool, once in a job. Callers do not change the answer.
 func (w *worker) ask(op operation, path string) *answer {
+	q := question{op, path}
+	if a := w.known[q]; a != nil && op != storageErr {
+		return a
+	}
+	a := w.askPool(q)
+	w.known[q] = a
+	return a
+}
+
+func (w *worker) askPool(q question) *answer {
 	if w.err == nil {
-		w.err = w.out.Encode(fromWorker{Question: &question{op, path}})
+		w.err = w.out.Encode(fromWorker{Question: &q})
 	}
 	var m toWorker
 	if w.err == nil {
@@ -128,12 +144,12 @@ func (t *remoteTree) Err() error { return t.ask(storageErr, "").Err.err() }
 
 func (t *remoteTree) ReadFile(p string) ([]byte, error) {
 	a := t.ask(readFile, p)
-	return a.Data, a.Err.err()
+	return bytes.Clone(a.Data), a.Err.err()
 }
 
 func (t *remoteTree) ReadDir(p string) ([]string, error) {
 	a := t.ask(readDir, p)
-	return a.Names, a.Err.err()
+	return slices.Clone(a.Names), a.Err.err()
 }
 
 func (t *remoteTree) Exists(p string) bool { return t.ask(exists, p).Yes }
