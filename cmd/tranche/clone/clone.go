@@ -326,7 +326,7 @@ func (c *Clone) Push(ctx context.Context, commit, branch string) error {
 		return nil
 	}
 	// The words of servers differ, and git translates its own. So the branch is asked.
-	ctx, stop := Aftermath(ctx)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), aftermath)
 	defer stop()
 	ahead, err := c.compare(ctx, commit, branch)
 	var behind *BehindError
@@ -341,11 +341,6 @@ func (c *Clone) Push(ctx context.Context, commit, branch string) error {
 
 // aftermath is how long it may take to find out what an interrupted command has done.
 const aftermath = 20 * time.Second
-
-// Aftermath returns the context of what has to be done after a command that was interrupted, too.
-func Aftermath(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), aftermath)
-}
 
 // git runs git as its user would: with their configuration and their terminal.
 func git(ctx context.Context, dir string, args ...string) (string, error) {

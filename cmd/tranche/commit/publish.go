@@ -28,9 +28,7 @@ func (st *commitCommand) publish(ctx context.Context, commit string, ch *clone.C
 		return fmt.Errorf("%s of %s has moved on meanwhile%s: %w", branch, remote, left, movedOn(ctx, st, behind, check))
 	}
 	if ch != nil {
-		after, stop := clone.Aftermath(ctx)
-		defer stop()
-		switch err := ch.Take(after); {
+		switch err := ch.Take(context.WithoutCancel(ctx)); { // what is pushed is not left half taken
 		case err != nil && st.push && failed == nil:
 			return fmt.Errorf("commit %s is pushed to %s of %s, and the clone is behind it: %w; git pull --rebase %s %s",
 				cli.Short(commit), branch, remote, err, remote, branch)

@@ -140,8 +140,10 @@ func (c *Cluster) Answers(next http.RoundTripper) http.RoundTripper {
 			return nil, down
 		}
 		since := time.Now()
-		ctx, stop := context.WithTimeout(r.Context(), answersWithin)
+		ctx, stop := context.WithCancel(r.Context())
+		limit := time.AfterFunc(answersWithin, stop)
 		res, err := next.RoundTrip(r.WithContext(ctx))
+		limit.Stop() // a long list may take its time
 		if err != nil {
 			stop()
 			if r.Context().Err() == nil {
@@ -154,7 +156,7 @@ func (c *Cluster) Answers(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// limited ends the time of a request with its body.
+// limited ends the context of a request with its body.
 type limited struct {
 	io.ReadCloser
 	stop func()
@@ -186,8 +188,12 @@ func (c *Cluster) Probe(ctx context.Context, config *rest.Config, every time.Dur
 			case <-tick.C:
 				at := time.Now()
 				_, err := asks.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).DoRaw(ctx)
-				if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError {
-					err = nil // it answers, if not that
+				if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+					if code := status.Status().Code; code >= http.StatusInternalServerError {
+						err = fmt.Errorf("it says that it is not ready (%d)", code) // its text has many lines
+					} else {
+						err = nil // it answers, if not that
+					}
 				}
 				c.SetStale(c.asked(at, err, every))
 			}
