@@ -54,7 +54,11 @@ func TestHandOverBesideAnotherWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}}
-	if _, err := fieldmanager.HandOver(t.Context(), r, inventory.Of(u), v1alpha1.ManagerRollout, fieldmanager.RolloutFields); err != nil {
+	read, err := inventory.Get(t.Context(), c.Client, inventory.Of(u))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fieldmanager.HandOver(t.Context(), r, read, v1alpha1.ManagerRollout, fieldmanager.RolloutFields); err != nil {
 		t.Fatal(err)
 	}
 	live, err := inventory.Get(t.Context(), c.Client, inventory.Of(u))

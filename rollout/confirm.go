@@ -69,11 +69,10 @@ func (r *reconciler) confirm(ctx context.Context, br *v1alpha1.BatchRelease, o *
 	return err
 }
 
-// writtenFromGit reports whether an entry of managedFields is of a GitSource's apply, or of
-// its creation of a BatchRelease. Its patches of annotations and its status say nothing of spec.
+// writtenFromGit reports whether an entry of managedFields is of a GitSource's apply. Its
+// patches of annotations and its status say nothing of spec.
 func writtenFromGit(e metav1.ManagedFieldsEntry) bool {
-	applied := e.Manager == v1alpha1.ManagerGitSync && e.Operation == metav1.ManagedFieldsOperationApply
-	return e.Subresource == "" && (applied || e.Manager == v1alpha1.ManagerGitSyncCreation)
+	return e.Subresource == "" && e.Manager == v1alpha1.ManagerGitSync && e.Operation == metav1.ManagedFieldsOperationApply
 }
 
 // whyUnconfirmed says what is waited for, and what to do if that does not come by itself.

@@ -399,9 +399,6 @@ func (a *Applier) applyRelease(ctx context.Context, t *Target) (Change, error) {
 	case takeover.IsForeign(t.Live):
 		return a.applyOwn(ctx, t, t.Live.GetResourceVersion()) // it is as it was when it was read
 	}
-	if err := a.ownCreated(ctx, t.Live); err != nil {
-		return Unchanged, err
-	}
 	return a.applyOwn(ctx, t, "")
 }
 
@@ -479,7 +476,7 @@ func (a *Applier) handOver(ctx context.Context, t *Target) error {
 		if err != nil || len(owned) == 0 {
 			return err
 		}
-		live, err := fieldmanager.HandOver(ctx, a.Client, t.Entry(), manager, names)
+		live, err := fieldmanager.HandOver(ctx, a.Client, t.Live, manager, names)
 		if err == nil {
 			t.Live, t.HandedOver = live, true
 		}

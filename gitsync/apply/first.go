@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
@@ -31,7 +32,9 @@ func FirstOf(status *v1alpha1.GitSourceStatus, shared *lists.Shared, since time.
 	return &First{Shared: shared, Since: since}
 }
 
-// freshFor is how old a list of a namespace may be in a first sync.
+// freshFor is how old the list of the plans of a namespace may be in a first sync. That of the
+// autoscalers was begun after the sync was requested. An autoscaler that is created later is
+// found when the interval is over.
 const freshFor = 2 * time.Second
 
 func (f *First) since() time.Time {
@@ -41,7 +44,7 @@ func (f *First) since() time.Time {
 // mayAssume reports whether a target may be taken for one that does not exist until its dry
 // run. That is so for an object of which its existence alone tells how it is applied.
 func (f *First) mayAssume(t *Target) bool {
-	if f == nil || t.Prerequisite || t.Deferred || t.Release != nil || len(t.GetOwnerReferences()) > 0 ||
+	if f == nil || t.Prerequisite || t.Deferred || len(t.GetOwnerReferences()) > 0 ||
 		inventory.IsLeftAlone(t.Unstructured) {
 		return false
 	}
@@ -55,12 +58,19 @@ func (f *First) mayAssume(t *Target) bool {
 // observeAbsent completes a target that is taken for one that does not exist.
 func (o *Observer) observeAbsent(ctx context.Context, t *Target) error {
 	if !t.Autoscaled && hasReplicas(t.Unstructured) {
-		scaled, _, err := o.First.Shared.ScaledIn(ctx, t.GetNamespace(), o.First.since())
+		scaled, _, err := o.First.Shared.ScaledIn(ctx, t.GetNamespace(), o.First.Since)
 		if err != nil || scaled[t.Scaled()] {
 			return o.readAssumed(ctx, t)
 		}
 	}
 	if t.GroupKind() != inventory.DeploymentKind {
+		return nil
+	}
+	if t.Release != nil {
+		key := client.ObjectKeyFromObject(t)
+		if plans, err := o.PlansFor(ctx, key); err != nil || len(plans)+len(o.Ending(key)) > 0 {
+			return o.readAssumed(ctx, t)
+		}
 		return nil
 	}
 	plans, _, err := o.First.Shared.PlansIn(ctx, t.GetNamespace(), o.First.since())
@@ -88,6 +98,35 @@ func dryRunAssumed(ctx context.Context, a *Applier, t *Target) bool {
 	tried := a.Manifest(t.Object)
 	err := a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(tried), client.FieldOwner(v1alpha1.ManagerGitSync), client.DryRunAll)
 	return err == nil && tried.GetResourceVersion() == ""
+}
+
+// MayCreateUntried reports whether a target may be created without a dry run, if nothing of the
+// commit was written before. A Secret is tried, since the controller reads more of the cluster
+// for one that the account may write.
+func (t *Target) MayCreateUntried() bool {
+	return t.assumed && t.Release == nil && t.GroupKind() != inventory.SecretKind
+}
+
+// versionOfNone is a version that no object has. The API server refuses to apply an object with
+// it that exists, and creates one that does not.
+const versionOfNone = "1"
+
+// applyNew creates u by an apply, and sets it to the answer. If the object exists, the error is
+// a conflict, and the object stays as it is.
+func (a *Applier) applyNew(ctx context.Context, u *unstructured.Unstructured) error {
+	u.SetResourceVersion(versionOfNone)
+	return a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.ManagerGitSync))
+}
+
+// CreateUntried creates an object that was taken for one that does not exist, and was not
+// tried. An error leaves an object that exists as it is.
+func (a *Applier) CreateUntried(ctx context.Context, t *Target) error {
+	u := a.Body(t)
+	err := a.applyNew(ctx, u)
+	if err == nil {
+		t.assumed, t.Applied = false, u
+	}
+	return err
 }
 
 // SettleAssumed finds out whether an object exists that was taken for one that does not. It

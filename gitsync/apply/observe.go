@@ -48,6 +48,8 @@ type Target struct {
 	// assumed is true if Live was not read: the source has applied nothing yet. The dry run then
 	// says whether the object exists.
 	assumed bool
+	// Untried is true if the object is created without a dry run, see [Target.MayCreateUntried].
+	Untried bool
 	Mode    Mode
 	// Release is that of a Deployment that a plan of the commit governs, or nil.
 	Release *plan.Release
@@ -107,6 +109,9 @@ type Observer struct {
 	plans  map[client.ObjectKey][]v1alpha1.BatchRelease // by Deployment
 	ending map[client.ObjectKey][]v1alpha1.BatchRelease // those that are being deleted
 	hpas   map[string][]autoscalingv2.HorizontalPodAutoscaler
+	// absent are the BatchReleases that were not there when they were read. Only this sync
+	// creates one of them, and its creation fails if there is one by then.
+	absent map[client.ObjectKey]bool
 	// Sources are nil until [Observer.ReadSources].
 	Sources *v1alpha1.GitSourceList
 	// LabelsOnly is true if the account may not read the sources. Labels alone then say which
@@ -120,7 +125,8 @@ type Observer struct {
 // NewObserver returns an observer that has read nothing.
 func NewObserver(gs *v1alpha1.GitSource, as, own client.Reader) *Observer {
 	return &Observer{Source: gs, As: as, Own: own, plans: map[client.ObjectKey][]v1alpha1.BatchRelease{},
-		ending: map[client.ObjectKey][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
+		ending: map[client.ObjectKey][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{},
+		absent: map[client.ObjectKey]bool{}}
 }
 
 // Targets returns how each object of a commit is to be applied. The error has the problems of
@@ -196,7 +202,7 @@ func (o *Observer) Observe(ctx context.Context, t *Target) error {
 
 // observe is Observe for what is read from the cluster.
 func (o *Observer) observe(ctx context.Context, t *Target) error {
-	live, err := inventory.Get(ctx, o.As, t.Entry())
+	live, err := o.get(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -229,6 +235,14 @@ func (o *Observer) observe(ctx context.Context, t *Target) error {
 	}
 	t.Mode, err = o.modeOf(ctx, t)
 	return err
+}
+
+// get reads the live object of a target; nil: there is none.
+func (o *Observer) get(ctx context.Context, t *Target) (*unstructured.Unstructured, error) {
+	if t.GroupKind() == inventory.ReleaseKind && o.absent[client.ObjectKeyFromObject(t)] {
+		return nil, nil
+	}
+	return inventory.Get(ctx, o.As, t.Entry())
 }
 
 // observeReplicas finds out whether an autoscaler writes spec.replicas, where Git has the
@@ -409,9 +423,13 @@ func (o *Observer) LivePlan(ctx context.Context, release *plan.Release) (*v1alph
 			return &plans[i], nil
 		}
 	}
-	br := &v1alpha1.BatchRelease{} // it may be there for another Deployment
-	if err := o.Own.Get(ctx, client.ObjectKeyFromObject(release.Plan), br); err != nil {
+	br, key := &v1alpha1.BatchRelease{}, client.ObjectKeyFromObject(release.Plan) // it may be there for another Deployment
+	if o.absent[key] {
+		return nil, nil // one that was created since has decided nothing yet
+	}
+	if err := o.Own.Get(ctx, key, br); err != nil {
 		if apierrors.IsNotFound(err) {
+			o.absent[key] = true
 			return nil, nil
 		}
 		return nil, fmt.Errorf("getting BatchRelease %s: %w", plan.ReleaseName(release.Plan), err)

@@ -5,11 +5,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
@@ -105,42 +101,16 @@ func whereRefused(t *Target, gs *v1alpha1.GitSource, err error) error {
 	return apiproblem.Or(apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, gs, err), err)
 }
 
-// managerCreation is the field manager of a BatchRelease from its creation until its
-// fields are gitsync's as after an apply.
-const managerCreation = v1alpha1.ManagerGitSyncCreation
-
 // create makes a BatchRelease that is not there.
 func (a *Applier) create(ctx context.Context, t *Target) (Change, error) {
 	u := a.Manifest(t.Object)
-	err := a.Client.Create(ctx, u, client.FieldOwner(managerCreation), client.FieldValidation(metav1.FieldValidationStrict))
-	if apierrors.IsAlreadyExists(err) {
+	err := a.applyNew(ctx, u)
+	if apierrors.IsConflict(err) {
 		return Unchanged, takeover.ChangedMeanwhile(t)
 	}
 	if err != nil {
 		return Unchanged, err
 	}
 	t.Applied = u
-	return Created, a.ownCreated(ctx, u)
-}
-
-// maxOwn is how often ownCreated tries beside other writes.
-const maxOwn = 10
-
-// ownCreated makes what a creation has set gitsync's, as an apply would have: what leaves
-// the branch would else stay.
-func (a *Applier) ownCreated(ctx context.Context, u *unstructured.Unstructured) error {
-	for range maxOwn {
-		raw, err := csaupgrade.UpgradeManagedFieldsPatch(u, sets.New(managerCreation), v1alpha1.ManagerGitSync)
-		if err != nil || raw == nil {
-			return err
-		}
-		err = a.Client.Patch(ctx, u.DeepCopy(), client.RawPatch(types.JSONPatchType, raw), client.FieldOwner(v1alpha1.ManagerGitSync))
-		if !apierrors.IsConflict(err) {
-			return client.IgnoreNotFound(err)
-		}
-		if err := a.Client.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-	}
-	return nil // the next sync does it
+	return Created, nil
 }

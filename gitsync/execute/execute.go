@@ -107,11 +107,17 @@ func Commit(ctx context.Context, in Input, c *changeset.Changes, o *apply.Observ
 	if err := namedsecrets.Check(ctx, in.Client, in.Source, c.Targets); err != nil {
 		return Result{}, err
 	}
+	before := in.Source.Status.DeepCopy()
 	if err := in.recordInventory(ctx, c); err != nil {
 		return Result{}, err
 	}
 	s := in.stage(c, o)
 	applied, err := s.Apply(ctx) // its inputs are those after the inventory is recorded
+	if applied.Refused {
+		if err := in.takeBack(ctx, before); err != nil {
+			return of(applied), err
+		}
+	}
 	result := of(applied)
 	for _, e := range applied.Staying {
 		c.Wanted.Add(e)
@@ -186,6 +192,14 @@ func (in *Input) recordInventory(ctx context.Context, c *changeset.Changes) erro
 	}
 	status.ObservedCommit = c.Desired.Commit
 	return in.Report.Report(ctx, &outcome.Outcome{Branch: in.Branch, Commit: in.Tip, Applying: true})
+}
+
+// takeBack makes the status what it was before the inventory of a commit was recorded. Nothing of
+// the commit is in the cluster.
+func (in *Input) takeBack(ctx context.Context, before *v1alpha1.GitSourceStatus) error {
+	before.Conditions = in.Source.Status.Conditions
+	in.Source.Status = *before
+	return in.Report.Save(ctx)
 }
 
 // pruneAndRecord prunes, once everything is applied, and records it. whole is false if objects

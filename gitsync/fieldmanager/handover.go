@@ -70,27 +70,33 @@ func Name(name string) fieldpath.PathElement { return fieldpath.PathElement{Fiel
 // owns such fields: after the first install, or when a plan or an autoscaler was added later.
 // After a crash, the next sync does it.
 //
-// HandOver reads the values, and its write is conditional on their version: a stale template
-// applied here would be a release without a commit. If another write comes in between, such
-// as the Deployment's first status, HandOver reads again. It returns what it has applied.
+// HandOver takes the values from live. Its write is conditional on their version: a stale
+// template applied here would be a release without a commit. If another write comes in between,
+// such as the Deployment's first status, HandOver reads them again. It returns what it has
+// applied.
 func HandOver(
-	ctx context.Context, c client.Client, e inventory.Entry, manager string, names []string,
-) (live *unstructured.Unstructured, err error) {
+	ctx context.Context, c client.Client, live *unstructured.Unstructured, manager string, names []string,
+) (handed *unstructured.Unstructured, err error) {
+	e := inventory.Of(live)
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
-		live, err = handOverOnce(ctx, c, e, manager, names)
+		if live == nil {
+			live = &unstructured.Unstructured{}
+			live.SetGroupVersionKind(e.GVK)
+			if err := c.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, live); err != nil {
+				return err
+			}
+		}
+		handed, err = handOverOnce(ctx, c, live, manager, names)
+		live = nil
 		return err
 	})
-	return live, err
+	return handed, err
 }
 
 func handOverOnce(
-	ctx context.Context, c client.Client, e inventory.Entry, manager string, names []string,
+	ctx context.Context, c client.Client, live *unstructured.Unstructured, manager string, names []string,
 ) (*unstructured.Unstructured, error) {
-	live := &unstructured.Unstructured{}
-	live.SetGroupVersionKind(e.GVK)
-	if err := c.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, live); err != nil {
-		return nil, err
-	}
+	e := inventory.Of(live)
 	spec := map[string]any{}
 	for _, name := range names {
 		if v, ok, _ := unstructured.NestedFieldCopy(live.Object, "spec", name); ok && v != nil {

@@ -105,9 +105,6 @@ func HasHeld(labels map[string]string) bool {
 const (
 	// ManagerGitSync writes what a commit says.
 	ManagerGitSync = "tranche-gitsync"
-	// ManagerGitSyncCreation is the field manager of a BatchRelease from its creation until
-	// its fields are ManagerGitSync's, as after an apply.
-	ManagerGitSyncCreation = ManagerGitSync + "-create"
 	// ManagerRollout writes template, strategy and paused of a governed
 	// Deployment, and the sizes of its ReplicaSets.
 	ManagerRollout = "tranche-rollout"

@@ -81,6 +81,9 @@ type Result struct {
 	// Conflicted is true if an object has changed since it was read, so that the next sync has
 	// to restore it.
 	Conflicted bool
+	// Refused is true if the first object of the commit was refused, so that nothing of it is
+	// in the cluster.
+	Refused bool
 }
 
 // Stage applies one commit. It tries all objects with the API server ([Stage.DryRun]), and then
@@ -98,9 +101,21 @@ func New(in Input) *Stage { return &Stage{Input: in} }
 func (s *Input) all() []*apply.Target { return slices.Concat(s.Targets, s.Releases) }
 
 // DryRun has the API server check everything, except for objects that need a CRD or Namespace
-// of the same commit. [Stage.Apply] checks those. An earlier answer of the API server counts
-// for a while. The error has the problems of all objects.
-func (s *Stage) DryRun(ctx context.Context) error { return s.dryRun(ctx, false) }
+// of the same commit. [Stage.Apply] checks those, and the first object of a first sync. An earlier
+// answer of the API server counts for a while. The error has the problems of all objects.
+func (s *Stage) DryRun(ctx context.Context) error {
+	first := s.leaveFirst()
+	err := s.dryRun(ctx, false)
+	if first == nil || len(plan.ProblemsOf(err)) == 0 {
+		return err
+	}
+	first.Untried = false
+	ps, failed := s.dryRunOne(ctx, first)
+	if failed != nil {
+		return failed
+	}
+	return append(ps, plan.ProblemsOf(err)...)
+}
 
 // dryRun checks the objects that are deferred, or those that are not.
 func (s *Stage) dryRun(ctx context.Context, deferred bool) error {
@@ -110,7 +125,7 @@ func (s *Stage) dryRun(ctx context.Context, deferred bool) error {
 		if same[t.GroupKind()] {
 			t.Deferred = t.NamespacePending
 		}
-		if t.Deferred != deferred {
+		if t.Deferred != deferred || t.Untried {
 			continue
 		}
 		found, err := s.dryRunOne(ctx, t)
@@ -266,6 +281,9 @@ func (s *Input) markReturn(ctx context.Context, t *apply.Target) error {
 
 // applyOne writes one object, and says so.
 func (s *Stage) applyOne(ctx context.Context, t *apply.Target) error {
+	if created, err := s.createUntried(ctx, t); created || err != nil {
+		return err
+	}
 	if s.leaves(t) {
 		return nil
 	}
