@@ -20,6 +20,9 @@ import (
 type syncCache struct {
 	mu      sync.Mutex
 	entries map[types.NamespacedName]cacheEntry
+	// installing are the sources whose first sync installs plans, with no approval to judge. It
+	// is known while the sync goes on.
+	installing map[types.NamespacedName]bool
 }
 
 // cacheEntry is what is kept between syncs. Losing it costs a rendering.
@@ -69,6 +72,29 @@ func (c *syncCache) drop(name types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.entries, name)
+	delete(c.installing, name)
+}
+
+// installs notes whether a sync of a source installs plans, with no approval to judge.
+func (c *syncCache) installs(name types.NamespacedName, does bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !does {
+		delete(c.installing, name)
+		return
+	}
+	if c.installing == nil {
+		c.installing = map[types.NamespacedName]bool{}
+	}
+	c.installing[name] = true
+}
+
+// isInstalling reports whether the last sync of a source installs plans, with no approval to
+// judge.
+func (c *syncCache) isInstalling(name types.NamespacedName) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.installing[name]
 }
 
 // applied returns what of a commit a source has applied, and what of it had an autoscaler; nil

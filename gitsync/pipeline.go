@@ -110,6 +110,7 @@ func syncCommit(ctx context.Context, src *source, res *result, s *repository.Sna
 	a.observer.First = apply.FirstOf(&src.gs.Status, src.lists, src.since)
 	a.changes, err = prepare(ctx, src, a)
 	res.prepared(a.changes)
+	src.cache.installs(src.name, err == nil && a.observer.First != nil && a.changes.Quiet())
 	if err == nil {
 		err = applyCommit(ctx, src, res, a)
 	}

@@ -136,7 +136,8 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if err := indexer.IndexField(context.Background(), &v1alpha1.GitSource{}, dependencies.Index, dependencies.Indexed); err != nil {
 		return fmt.Errorf("indexing GitSources by what they depend on: %w", err)
 	}
-	w := &requests.Watches{Client: r.status, Pending: pending, Selects: r.options.selects, Applied: r.cache.applied, Cut: r.turns.Cut}
+	w := &requests.Watches{Client: r.status, Pending: pending, Selects: r.options.selects, Applied: r.cache.applied,
+		Installing: r.cache.isInstalling, Cut: r.turns.Cut}
 	selected := predicate.NewPredicateFuncs(r.options.selects)
 	changed := builder.WithPredicates(predicate.And(selected, requests.SpecChanged))
 	pushedElsewhere := builder.WithPredicates(predicate.And(selected, requests.PushedElsewhere))
@@ -147,7 +148,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.GitSource{}, w.Request(false, w.Dependents), builder.WithPredicates(dependencies.ComesReady)).
 		Watches(&appsv1.Deployment{}, w.Request(true, w.Drifted), builder.WithPredicates(requests.DeploymentChanged)).
 		WatchesMetadata(&corev1.Secret{}, w.Request(true, w.SourcesWith), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		Watches(&v1alpha1.BatchRelease{}, w.Request(true, w.SourceOf), builder.WithPredicates(requests.NewDecision)).
+		Watches(&v1alpha1.BatchRelease{}, w.Request(true, w.SourceOf), builder.WithPredicates(w.NewDecision())).
 		WatchesRawSource(pushes.Source()).
 		WatchesRawSource(ctrlsource.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.queue = queue

@@ -191,17 +191,20 @@ func TestFirstObject_RefusedAndKilled(t *testing.T) {
 	}
 }
 
-// A first sync of four objects takes eleven requests with the event, which the ledger leaves out.
+// A first sync of four objects takes eleven requests with the event, which the ledger leaves
+// out. With a plan it takes 26, those of rollout included, and no second sync follows.
 func TestFirstSync_Requests(t *testing.T) {
 	s := newIdleEnv(t)
 	requests := &ledger{}
-	t.Cleanup(s.startControllerWith(requests.config(s.c.Controller), gitsyncOnly))
+	t.Cleanup(s.startControllerWith(requests.config(s.c.Controller), andRollout))
 	objects := firstObjects("allowed")
 	files := map[string]string{"warm/a.yaml": configMap("warm", "one")}
 	for i, kind := range []string{"ServiceAccount", "ConfigMap", "Service", "Deployment"} {
 		object := strings.Replace(objects[kind], "replicas: 2", "replicas: 0", 1)
 		files[fmt.Sprintf("deploy/%d.yaml", i)] = object
+		files[fmt.Sprintf("planned/%d.yaml", i)] = strings.ReplaceAll(object, "a-", "p-")
 	}
+	files["planned/plan.yaml"] = strings.ReplaceAll(webPlan, "web", "p-deployment")
 	s.push(files)
 	tip := s.repo.Head()
 	s.another("warm", "warm", func(gs *v1alpha1.GitSource) { gs.Spec.Interval.Duration = time.Hour })
@@ -209,7 +212,7 @@ func TestFirstSync_Requests(t *testing.T) {
 	_, n := requests.since(0)
 	s.source()
 	s.applied(tip)
-	got, _ := requests.since(n)
+	got, n := requests.since(n)
 	want := map[string]int{
 		"PATCH gitsources/shop": 1, "PUT gitsources/shop/status": 2,
 		"PATCH serviceaccounts/a-serviceaccount": 1, "PATCH configmaps/a-configmap": 1, "PATCH services/a-service": 1,
@@ -218,6 +221,24 @@ func TestFirstSync_Requests(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, countedIn(got, "/a-", "/shop")); diff != "" {
 		t.Errorf("%s\n%s", diff, strings.Join(got, "\n"))
+	}
+	s.another("planned", "planned", func(gs *v1alpha1.GitSource) { gs.Spec.Interval.Duration = time.Hour })
+	s.isAppliedBy("planned", tip)
+	clustertest.Wait(s, "the plan's status", func() error {
+		if br := s.release("p-deployment"); br.Status.ObservedGeneration != br.Generation || br.Status.Phase != v1alpha1.PhaseCompleted {
+			return fmt.Errorf("%+v", br.Status)
+		}
+		return nil
+	})
+	s.passes(func() { s.push(map[string]string{"README.md": "docs\n"}) }, "planned") // after what else was requested
+	got, _ = requests.since(n)
+	total := 0
+	for _, count := range countedIn(got, "p-deployment", "/p-", "/planned", "controllerrevisions") {
+		total += count
+	}
+	const most = 28 // two of them repeated
+	if total > most || len(got) > 2*most {
+		t.Errorf("with a plan: %d requests, at most %d\n%s", total, most, strings.Join(got, "\n"))
 	}
 }
 

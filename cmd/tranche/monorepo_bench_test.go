@@ -333,7 +333,7 @@ func (m *monorepo) check() {
 	m.Helper()
 	hooks := len(m.namespaces) // a webhook's token is read in each
 	bills := map[string]bill{
-		firstSync:   {1, *monorepoPaths, math.MaxInt, math.MaxInt, 2 * *monorepoPaths, 18 * *monorepoPaths},
+		firstSync:   {1, *monorepoPaths, math.MaxInt, math.MaxInt, 2 * *monorepoPaths, 143 * *monorepoPaths / 10},
 		onePath:     {1, 1, 1, 1, 2, 25 + hooks},
 		noPath:      {1, 0, 0, 0, 0, 5 + hooks},
 		onePathPlan: {1, 1, math.MaxInt, 1, 2, 50 + hooks},

@@ -59,6 +59,13 @@ type Changes struct {
 // All returns the targets in the order of application.
 func (c *Changes) All() []*apply.Target { return slices.Concat(c.Targets, c.Releases) }
 
+// Quiet reports whether the commit has no approval of its releases, and nothing of it is left
+// out.
+func (c *Changes) Quiet() bool {
+	approved := func(br *v1alpha1.BatchRelease) bool { return br.Spec.Approval != nil }
+	return len(c.Ignored) == 0 && len(c.Withheld) == 0 && !slices.ContainsFunc(c.Then, approved)
+}
+
 // Prepare reads the cluster's side of a commit. If the commit has problems, they are the error,
 // and the changes are returned with them.
 func Prepare(ctx context.Context, in Input) (*Changes, error) {

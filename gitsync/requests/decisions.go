@@ -30,6 +30,27 @@ var NewDecision = predicate.Funcs{
 	},
 }
 
+// NewDecision is [NewDecision] without the end of an installation in whose sync there was no
+// approval to judge. The source would find nothing new.
+func (w *Watches) NewDecision() predicate.Predicate {
+	p := NewDecision
+	p.UpdateFunc = func(e event.UpdateEvent) bool {
+		return NewDecision.UpdateFunc(e) && !w.ofInstallation(e)
+	}
+	return p
+}
+
+func (w *Watches) ofInstallation(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*v1alpha1.BatchRelease)
+	after, is := e.ObjectNew.(*v1alpha1.BatchRelease)
+	if !ok || !is || before.Status.Phase != "" || after.Status.Phase != v1alpha1.PhaseCompleted || after.Spec.Approval != nil ||
+		len(after.Status.History) > 0 || after.Status.FailedRevision != "" {
+		return false
+	}
+	l := after.GetLabels()
+	return w.Installing(types.NamespacedName{Namespace: l[v1alpha1.LabelSourceNamespace], Name: l[v1alpha1.LabelSource]})
+}
+
 // SourceOf maps a BatchRelease to the GitSource that applies it.
 func (w *Watches) SourceOf(ctx context.Context, o client.Object) []reconcile.Request {
 	name, namespace := o.GetLabels()[v1alpha1.LabelSource], o.GetLabels()[v1alpha1.LabelSourceNamespace]

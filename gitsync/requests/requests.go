@@ -64,6 +64,9 @@ type Watches struct {
 	// Applied returns what of a commit a source has applied, and which of its entries had an
 	// autoscaler. It returns nil before the first sync.
 	Applied func(source types.NamespacedName) (*plan.Set, map[string]bool)
+	// Installing reports whether the last sync of a source has installed its plans, with no
+	// approval to judge.
+	Installing func(source types.NamespacedName) bool
 	// Cut cuts the sync of a source short.
 	Cut func(source types.NamespacedName)
 }
