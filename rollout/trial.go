@@ -22,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/jsonpatch"
+	"github.com/tranche-dev/tranche/rollout/managedfields"
 )
 
 const (
@@ -79,7 +80,7 @@ func sameTemplate(want, got *appsv1.ReplicaSet, resized bool) error {
 		return nil
 	}
 	before, after := withoutHash(&want.Spec.Template), withoutHash(&got.Spec.Template)
-	return &replicaSetChanged{replicaSet: want.Name, fields: differentFields(before, after), resized: resized}
+	return &replicaSetChanged{replicaSet: want.Name, fields: managedfields.Different(before, after), resized: resized}
 }
 
 // sameSize returns a [replicaSetChanged] where the API server returned another size for a
