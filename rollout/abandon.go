@@ -91,6 +91,9 @@ type abandonment struct {
 // abandon hands back Deployments that no plan governs any more, and deletes their records. It
 // returns when to do so again for those that wait for their sources.
 func (a *abandonment) abandon(ctx context.Context, release types.NamespacedName) (wait time.Duration, err error) {
+	if name, ok := strings.CutPrefix(release.Name, noOwner); ok {
+		return 0, a.unlabelOrphan(ctx, types.NamespacedName{Namespace: release.Namespace, Name: name})
+	}
 	names, err := a.candidates(ctx, release)
 	if err != nil {
 		return 0, err
@@ -110,6 +113,16 @@ func (a *abandonment) abandon(ctx context.Context, release types.NamespacedName)
 		failed, wait = append(failed, err), max(wait, waits)
 	}
 	return wait, errors.Join(failed...)
+}
+
+// unlabelOrphan takes the label of a hold off a ReplicaSet whose Deployment has gone without it.
+func (a *abandonment) unlabelOrphan(ctx context.Context, key types.NamespacedName) error {
+	var rs appsv1.ReplicaSet
+	err := a.Get(ctx, key, &rs)
+	if err != nil || !v1alpha1.HasHeld(rs.Labels) || v1alpha1.HasHeld(rs.Spec.Template.Labels) || metav1.GetControllerOf(&rs) != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return unlabel(ctx, a, &rs)
 }
 
 // candidates are Deployments with the label of a hold, which are true, or with records of ours.

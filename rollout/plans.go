@@ -51,6 +51,10 @@ func (p planIndex) ofDeployment(ctx context.Context, o client.Object) []reconcil
 // be let go of. No BatchRelease has such a name.
 const noPlan = "held/"
 
+// noOwner begins the name of a request for a ReplicaSet with the label of a hold that no
+// object controls.
+const noOwner = "orphan/"
+
 // rivals maps a plan to all plans for the same Deployment: when the one that
 // counts goes, another does.
 func (p planIndex) rivals(ctx context.Context, o client.Object) []reconcile.Request {
@@ -62,12 +66,16 @@ func (p planIndex) rivals(ctx context.Context, o client.Object) []reconcile.Requ
 }
 
 // ofOwned maps what a Deployment owns to the Deployment's plans. A record of one without any
-// was left while no controller ran, and goes.
+// was left while no controller ran, and goes. So does the label of a hold.
 func (p planIndex) ofOwned(ctx context.Context, o client.Object) []reconcile.Request {
+	labelled := v1alpha1.HasHeld(o.GetLabels())
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == "Deployment" {
-			return p.requests(ctx, o.GetNamespace(), owner.Name, o.GetLabels()[plan.LabelManagedBy] == plan.ManagedBy)
+			return p.requests(ctx, o.GetNamespace(), owner.Name, labelled || o.GetLabels()[plan.LabelManagedBy] == plan.ManagedBy)
 		}
+	}
+	if labelled {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: noOwner + o.GetName()}}}
 	}
 	return nil
 }

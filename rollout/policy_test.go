@@ -1,8 +1,10 @@
 package rollout_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -142,18 +144,55 @@ func TestHeldLabelLeavesWithTheHold(t *testing.T) {
 	}
 	command := strings.NewReplacer("kubectl ", "", "-n shop ", "", "'", "").Replace(end)
 	s.attempt([]attempt{{"it ends the hold", "", command}})
+	const unlabelled = `kubectl label replicasets -n shop -l tranche.dev/held tranche.dev/held-`
+	for _, page := range []string{"reasons.md", "operating.md"} {
+		if text, err := os.ReadFile(filepath.Join(root, "docs", page)); err != nil || !strings.Contains(string(text), unlabelled) {
+			t.Errorf("docs/%s does not say how the label is taken off ReplicaSets: %s (%v)", page, unlabelled, err)
+		}
+	}
+	clustertest.Wait(t, "the API server's cache to be without the hold", func() error {
+		out, err := s.c.Kubectl(t, append([]string{"-n", s.ns}, strings.Fields(strings.NewReplacer("kubectl ", "", "-n shop ", "").Replace(unlabelled))...)...)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
 	s.rolled("web", 4)
 	s.become(map[string]int32{"v2": 4})
 	s.untouched()
 }
 
-// H26: the ReplicaSets of a held Deployment are the controller's, and no others.
+// labelSets gives ReplicaSets the label of a hold as the controller does; NAME- takes it off.
+func labelSets(s *env, names ...string) {
+	s.Helper()
+	for _, name := range names {
+		name, off := strings.CutSuffix(name, "-")
+		change := map[bool]string{false: "tranche.dev/held=true", true: "tranche.dev/held-"}[off]
+		s.kubectl("-n", s.ns, "label", "rs/"+name, change, "--as="+s.c.Controller.Impersonate.UserName)
+	}
+}
+
+// ofWeb is a patch that makes the Deployment web the controller of a ReplicaSet.
+func ofWeb(s *env) string {
+	s.Helper()
+	owner := metav1.NewControllerRef(s.deployment("web"), appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": []any{owner}}})
+	s.must(err)
+	return string(patch)
+}
+
+// H26: the ReplicaSets of a held Deployment are the controller's, and no others. Those that
+// have the label of the hold are guarded by one policy, and those without it by another. No
+// user gets from one to the other, or past both.
 func TestReplicaSetsUnderThePolicy(t *testing.T) {
 	t.Parallel()
 	s, stop := atGateOf(t, 4)
 	s.c.Guard(t, s.ns)
 	stop()
 	v1, v2, other := s.set("v1").Name, s.set("v2").Name, ""
+	if one, two := s.set("v1").Labels, s.set("v2").Labels; !v1alpha1.HasHeld(one) || !v1alpha1.HasHeld(two) {
+		t.Errorf("labels %v and %v", one, two)
+	}
 	s.create("other", 1)
 	clustertest.Wait(t, "the native ReplicaSet of other", func() error {
 		for _, rs := range s.sets() {
@@ -168,14 +207,37 @@ func TestReplicaSetsUnderThePolicy(t *testing.T) {
 	free.Labels = map[string]string{"app": "free"}
 	free.Spec.Selector.MatchLabels, free.Spec.Template.Labels = free.Labels, free.Labels
 	s.must(s.c.Client.Create(t.Context(), free))
-	const held = "which is held for a release in batches"
 	clustertest.Wait(t, "the API server's cache to have the label", func() error {
-		if out, err := s.c.Kubectl(t, "-n", s.ns, "delete", "rs", v1, "--dry-run=server"); err == nil {
+		if out, err := s.c.Kubectl(t, "-n", s.ns, "scale", "rs", v1, "--replicas=0", "--dry-run=server"); err == nil {
 			return fmt.Errorf("it passes: %s", out)
 		}
 		return nil
 	})
-	s.attempt([]attempt{
+	attempts := onSets(v1, v2, other)
+	s.attempt(attempts, "--dry-run=server")
+	betweenPolicies(s, v1, other)
+	labelSets(s, "web-frontend-", other+"-", v1+"-", v2+"-")
+	s.attempt(append(attempts, attempt{"it changes nothing of the release", "", "label rs/" + v1 + " team=web"}), "--dry-run=server")
+	if got := s.sizes(); got["v2"] != 1 {
+		t.Errorf("sizes %v", got)
+	}
+	// In foreground, so that the Deployment is there while the garbage collector
+	// deletes its ReplicaSets.
+	s.kubectl("-n", s.ns, "delete", "deployment/web", "--cascade=foreground", "--timeout=4m")
+	for _, rs := range s.sets() {
+		if rs.Name == v1 || rs.Name == v2 {
+			t.Errorf("ReplicaSet %s is left", rs.Name)
+		}
+	}
+}
+
+// heldSet is in the refusal of a write to a ReplicaSet of a held Deployment.
+const heldSet = "which is held for a release in batches"
+
+// onSets are writes to ReplicaSets of web, which is held, of other, which is not, and of none.
+func onSets(v1, v2, other string) []attempt {
+	const held = heldSet
+	return []attempt{
 		{"the native controller would bring v2 to 4", held, "scale rs/" + v1 + " --replicas=0"},
 		{"the sizes are the controller's", held, "scale rs/" + v2 + " --replicas=3"},
 		{"the sizes are the controller's", held, "patch rs/" + v1 + ` -p {"spec":{"replicas":0}}`},
@@ -192,7 +254,6 @@ func TestReplicaSetsUnderThePolicy(t *testing.T) {
 		{"it would pass for saturated (H6)", held, "annotate rs/" + v2 + " deployment.kubernetes.io/desired-replicas=1 --overwrite"},
 		{"it would pass for another size", held, "annotate rs/" + v1 + " deployment.kubernetes.io/max-replicas-"},
 		{"it changes nothing of the release", "", "annotate rs/" + v1 + " note=hello"},
-		{"it changes nothing of the release", "", "label rs/" + v1 + " team=web"},
 		{"it changes nothing of the release", "", "scale rs/" + v1 + " --replicas=3"},
 		{"scaling is the Deployment's", "", "scale deployment/web --replicas=5"},
 		{"other is not held", "", "scale rs/" + other + " --replicas=0"},
@@ -200,18 +261,33 @@ func TestReplicaSetsUnderThePolicy(t *testing.T) {
 		{"other is not held", "", "set image rs/" + other + " other=registry.example.org/web:v9"},
 		{"it is of no Deployment, whatever its name", "", "scale rs/web-frontend --replicas=0"},
 		{"it is of no Deployment, whatever its name", "", "delete rs/web-frontend"},
+	}
+}
+
+// betweenPolicies tries to get a ReplicaSet from one policy to the other, and past both.
+func betweenPolicies(s *env, v1, other string) {
+	s.Helper()
+	const held, puts = heldSet, "only the controller of Tranche gives a ReplicaSet the label"
+	s.attempt([]attempt{
+		{"the selector may name it", held, "label rs/" + v1 + " team=web"},
+		{"the policy with parameters would judge it from then on", held, "label rs/" + v1 + " tranche.dev/held-"},
+		{"beside it, too", held, "patch rs/" + v1 + ` --type=merge -p {"metadata":{"labels":{"tranche.dev/held":null}},"spec":{"replicas":0}}`},
+		{"it is a label, too", held, "label rs/" + v1 + " tranche.dev/held=other --overwrite"},
+		{"no policy would guard against its adoption", puts, "label rs/web-frontend tranche.dev/held=true"},
+		{"both policies refuse it", "denied request", "label rs/web-frontend tranche.dev/held=true app=web --overwrite"},
+		{"no user could delete it", puts, "label rs/" + other + " tranche.dev/held="},
 	}, "--dry-run=server")
-	if got := s.sizes(); got["v2"] != 1 {
-		t.Errorf("sizes %v", got)
-	}
-	// In foreground, so that the Deployment is there while the garbage collector
-	// deletes its ReplicaSets.
-	s.kubectl("-n", s.ns, "delete", "deployment/web", "--cascade=foreground", "--timeout=4m")
-	for _, rs := range s.sets() {
-		if rs.Name == v1 || rs.Name == v2 {
-			t.Errorf("ReplicaSet %s is left", rs.Name)
-		}
-	}
+	labelSets(s, "web-frontend", other)
+	s.attempt([]attempt{
+		{"it would be adopted", held, "label rs/web-frontend app=web --overwrite"},
+		{"it would be adopted", held, "patch rs/web-frontend --type=merge -p " + ofWeb(s)},
+		{"it would be adopted", "would adopt this ReplicaSet", "patch rs/web-frontend --type=merge -p " + `{"metadata":{"labels":{"app":"web","tranche.dev/held":null}}}`},
+		{"no object controls it", "", "delete rs/web-frontend"},
+		{"no hold is left", "", "label rs/web-frontend tranche.dev/held-"},
+		{"the label tells of a hold", "take the label off", "delete rs/" + other},
+		{"no hold is left", "", "label rs/" + other + " tranche.dev/held-"},
+		{"a Scale has no labels", "", "scale rs/" + other + " --replicas=0"},
+	}, "--dry-run=server")
 }
 
 // A selector of expressions selects by labels, too.
@@ -230,11 +306,13 @@ func TestReplicaSetsSelectedByExpressions(t *testing.T) {
 		}
 		return nil
 	})
-	s.attempt([]attempt{
+	released := []attempt{
 		{"the native controller would release it", held, "label rs/" + v1 + " app=another --overwrite"},
 		{"the native controller would release it", held, "label rs/" + v1 + " app-"},
-		{"it changes nothing of the release", "", "label rs/" + v1 + " team=web"},
-	}, "--dry-run=server")
+	}
+	s.attempt(released, "--dry-run=server")
+	labelSets(s, v1+"-")
+	s.attempt(append(released, attempt{"it changes nothing of the release", "", "label rs/" + v1 + " team=web"}), "--dry-run=server")
 }
 
 // A ReplicaSet that a held Deployment would adopt is refused. The native controller takes
@@ -280,6 +358,11 @@ func TestReplicaSetsToBeAdopted(t *testing.T) {
 		"a label that is not to exist":  {nil, map[string]string{"app": "web", "old": ""}, true},
 		"a label that is not looked at": {nil, map[string]string{"app": "web", "team": "a"}, false},
 	} {
+		labelled := extra("extra", tt.owner, maps.Clone(tt.labels))
+		metav1.SetMetaDataLabel(&labelled.ObjectMeta, v1alpha1.LabelHeld, "true")
+		if err := s.c.Client.Create(t.Context(), labelled, client.DryRunAll); !apierrors.IsForbidden(err) {
+			t.Errorf("%s, with the label of a hold: %v", name, err)
+		}
 		err := s.c.Client.Create(t.Context(), extra("extra", tt.owner, tt.labels), client.DryRunAll)
 		if tt.passes != (err == nil) || err != nil && !strings.Contains(err.Error(), "Deployment web would adopt this ReplicaSet") {
 			t.Errorf("%s: %v", name, err)
@@ -447,7 +530,8 @@ func TestPlanNeedsTheRightToPatch(t *testing.T) {
 func TestPolicyExpressions(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
-	for _, name := range []string{"tranche-held-deployments", "tranche-held-replicasets", "tranche-replicaset-templates", "tranche-batchreleases", "tranche-batchreleases-of-git", "tranche-batchrelease-status"} {
+	for _, name := range []string{"tranche-held-deployments", "tranche-held-replicasets", "tranche-labelled-replicasets",
+		"tranche-replicaset-templates", "tranche-batchreleases", "tranche-batchreleases-of-git", "tranche-batchrelease-status"} {
 		var policy admissionv1.ValidatingAdmissionPolicy
 		clustertest.Wait(t, "the check of policy "+name, func() error {
 			if err := c.Client.Get(t.Context(), client.ObjectKey{Name: name}, &policy); err != nil {

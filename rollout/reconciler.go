@@ -515,7 +515,7 @@ func reasonOf(a engine.Action) string {
 		return v1alpha1.ReasonHandedBack
 	case engine.Unlabel:
 		return v1alpha1.ReasonNotHeld
-	case engine.CreateReplicaSet, engine.Resize:
+	case engine.CreateReplicaSet, engine.Resize, engine.UnlabelReplicaSet:
 		return v1alpha1.ReasonScalingReplicaSet
 	default:
 		return v1alpha1.ReasonRecordChanged

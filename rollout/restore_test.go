@@ -205,6 +205,7 @@ func (s *env) backUp() backup {
 	s.Helper()
 	b := backup{deployment: s.deployment("web"), release: s.release()}
 	for _, rs := range s.sets() {
+		delete(rs.Labels, v1alpha1.LabelHeld) // as docs/backup.md says
 		b.sets = append(b.sets, &rs)
 	}
 	for _, c := range s.records() {

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,9 +29,13 @@ func chartOf(t *testing.T, v trancheVersion) string {
 			t.Fatal(err)
 		}
 		for _, f := range files {
+			file := filepath.Join(dir, "files", to, f.Name())
 			text, err := os.ReadFile(filepath.Join(v.config, from, f.Name()))
-			if err == nil {
-				err = os.WriteFile(filepath.Join(dir, "files", to, f.Name()), text, 0o600)
+			switch {
+			case err == nil:
+				err = os.WriteFile(file, text, 0o600)
+			case errors.Is(err, fs.ErrNotExist): // it is of a later version
+				err = os.Remove(file)
 			}
 			if err != nil {
 				t.Fatal(err)

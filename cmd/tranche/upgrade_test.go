@@ -465,11 +465,30 @@ func TestUpgrade(t *testing.T) {
 	u.stop = nil
 	u.lead(this, 0)
 	u.upgrade(all, "v2", "v3", func() { // the controller goes back first: the CRDs are newer for a while
+		for _, s := range all {
+			s.w.Older()
+		}
 		u.lead(before, syscall.SIGTERM)
 		c.RestartAPIServer(t)
 		u.install(before)
 	})
 	u.withoutPolicy(this)
+	u.unlabelled(all)
+}
+
+// unlabelled waits until no ReplicaSet has the label of a hold: the version before has left it.
+func (u *upgrades) unlabelled(all []*released) {
+	u.Helper()
+	for _, s := range all {
+		clustertest.Wait(u, "the labels of "+s.name+" to go", func() error {
+			var sets appsv1.ReplicaSetList
+			err := s.c.Client.List(s.Context(), &sets, client.InNamespace(s.ns), client.HasLabels{v1alpha1.LabelHeld})
+			if err == nil && len(sets.Items) > 0 {
+				err = fmt.Errorf("ReplicaSet %s has labels %v", sets.Items[0].Name, sets.Items[0].Labels)
+			}
+			return err
+		})
+	}
 }
 
 // follow makes a namespace for each phase, in which tag v1 runs.

@@ -32,9 +32,10 @@ const FieldWorkload = "spec.workloadRef.name"
 // Labels and annotations. Nothing of ours stays on a Deployment or ReplicaSet
 // after hand-back.
 const (
-	// LabelHeld is on a Deployment for the length of a hold, and on nothing
-	// else. A label, since the native controller copies annotations to
-	// ReplicaSets and never takes them away again (H13).
+	// LabelHeld is on a Deployment for the length of a hold. A label, since the native
+	// controller copies annotations to ReplicaSets and never takes them away again (H13).
+	// Under the hold it is on its ReplicaSets with pods, too: a policy knows them by it. It leaves
+	// them before it leaves the Deployment.
 	LabelHeld = Group + "/held"
 	// LabelDrift on a namespace says what becomes of changes that other users make to
 	// template, strategy and paused of a held Deployment. With [DriftCorrect] the API

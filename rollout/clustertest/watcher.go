@@ -98,6 +98,13 @@ func (w *Watcher) Unguarded() {
 	w.judge.Unguarded()
 }
 
+// Older says that a version leads that does not know the label of a hold on ReplicaSets.
+func (w *Watcher) Older() {
+	w.judging.Lock()
+	defer w.judging.Unlock()
+	w.judge.Older()
+}
+
 // Writes returns how often objects of a kind, by a manager, have changed.
 func (w *Watcher) Writes(kind, manager string) int {
 	w.catchUp(nil)

@@ -214,8 +214,9 @@ func (c *cluster) key() string {
 		fmt.Fprint(&b, c.dRead.Generation, c.dRead.Labels, *c.dRead.Spec.Replicas)
 	}
 	for _, s := range c.sets {
+		fmt.Fprint(&b, s.rs != nil && v1alpha1.HasHeld(s.rs.Labels))
 		if s.lag && s.read != nil {
-			fmt.Fprint(&b, *s.read.Spec.Replicas, s.read.Status)
+			fmt.Fprint(&b, *s.read.Spec.Replicas, s.read.Status, v1alpha1.HasHeld(s.read.Labels))
 		}
 	}
 	for _, r := range c.oracle.releases {

@@ -138,9 +138,20 @@ func judgeWrite(c, before *cluster, ob *engine.Observed, a engine.Action) {
 			c.violate("hold", "%s, and the API server would refuse the hand-back\n was %s", a, before)
 		}
 	case engine.HandBack:
+		judgeLabels(c, ob, a)
 		same := plan.EqualTemplate(&before.d.Spec.Template, &c.d.Spec.Template)
 		if before.halted && same && ob.Release.Spec.DeploymentStrategy == nil && before.d.Labels[v1alpha1.LabelHeld] == "" {
 			c.violate("pause", "%s ends the pause of a person, and the plan says no strategy\n was %s", a, before)
+		}
+	}
+}
+
+// judgeLabels: at a hand-back no ReplicaSet that was observed has the label of the hold.
+func judgeLabels(c *cluster, ob *engine.Observed, a engine.Action) {
+	for _, rs := range ob.ReplicaSets {
+		i := slices.IndexFunc(c.sets, func(s podSet) bool { return s.rs != nil && s.rs.UID == rs.UID })
+		if i >= 0 && v1alpha1.HasHeld(c.sets[i].rs.Labels) {
+			c.violate("I7", "%s, and ReplicaSet %s has the label of the hold", a, rs.Name)
 		}
 	}
 }
@@ -170,6 +181,11 @@ func judgeOpened(c *cluster, ob *engine.Observed) {
 // checkLeft judges what is left when nothing moves.
 func checkLeft(c *cluster) {
 	checkMarks(c)
+	for _, s := range c.sets {
+		if s.rs != nil && c.d != nil && v1alpha1.HasHeld(s.rs.Labels) && !v1alpha1.HasHeld(c.d.Labels) {
+			c.violate("I7", "ReplicaSet %s has the label of a hold, and the Deployment has none", s.rs.Name)
+		}
+	}
 	if c.br == nil && c.d != nil && len(c.records) > 0 {
 		c.violate("I7", "the plan is gone, and %d records are there", len(c.records))
 	}

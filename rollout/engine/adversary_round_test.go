@@ -317,19 +317,9 @@ func (c *cluster) apply(o *engine.Observed, a engine.Action) error {
 		c.collide()
 		return errAgain
 	case engine.Resize:
-		i := slices.IndexFunc(c.sets, func(s podSet) bool { return s.rs != nil && s.rs.UID == a.ReplicaSet.UID })
-		if i < 0 || c.sets[i].rs.ResourceVersion != a.ReplicaSet.ResourceVersion {
-			return errConflict
-		}
-		c.writeSet(i, func(rs *appsv1.ReplicaSet) {
-			rs.Annotations = maps.Clone(rs.Annotations)
-			if rs.Annotations == nil {
-				rs.Annotations = map[string]string{}
-			}
-			maps.Copy(rs.Annotations, engine.SizeAnnotations(a.Desired, a.Max))
-			rs.Spec.Replicas = &a.To
-		})
-		c.sets[i].written(a.Desired != c.replicas())
+		return resizeSet(c, a)
+	case engine.UnlabelReplicaSet:
+		return unlabelSet(c, a.ReplicaSet)
 	case engine.ClearRollback:
 		if c.br.ResourceVersion != o.Release.ResourceVersion {
 			return errConflict
@@ -342,6 +332,47 @@ func (c *cluster) apply(o *engine.Observed, a engine.Action) error {
 		panic(fmt.Sprintf("%T is not an action of the model", a))
 	}
 	return nil
+}
+
+// resizeSet writes a size, its annotations and the label.
+func resizeSet(c *cluster, a engine.Resize) error {
+	i := slices.IndexFunc(c.sets, func(s podSet) bool { return s.rs != nil && s.rs.UID == a.ReplicaSet.UID })
+	if i < 0 || c.sets[i].rs.ResourceVersion != a.ReplicaSet.ResourceVersion {
+		return errConflict
+	}
+	c.writeSet(i, func(rs *appsv1.ReplicaSet) {
+		rs.Annotations = maps.Clone(rs.Annotations)
+		if rs.Annotations == nil {
+			rs.Annotations = map[string]string{}
+		}
+		maps.Copy(rs.Annotations, engine.SizeAnnotations(a.Desired, a.Max))
+		rs.Spec.Replicas = &a.To
+		setLabel(rs, a.Held)
+	})
+	c.sets[i].written(a.Desired != c.replicas())
+	return nil
+}
+
+// unlabelSet takes the label of a hold off.
+func unlabelSet(c *cluster, rs *appsv1.ReplicaSet) error {
+	i := slices.IndexFunc(c.sets, func(s podSet) bool { return s.rs != nil && s.rs.UID == rs.UID })
+	if i < 0 {
+		return nil
+	}
+	if !v1alpha1.HasHeld(c.sets[i].rs.Labels) {
+		return errConflict
+	}
+	c.writeSet(i, func(rs *appsv1.ReplicaSet) { setLabel(rs, false) })
+	return nil
+}
+
+// setLabel gives a ReplicaSet the label of a hold, or takes it off.
+func setLabel(rs *appsv1.ReplicaSet, held bool) {
+	rs.Labels = maps.Clone(rs.Labels)
+	delete(rs.Labels, v1alpha1.LabelHeld)
+	if held {
+		rs.Labels[v1alpha1.LabelHeld] = "true"
+	}
 }
 
 func (c *cluster) patchDeployment(o *engine.Observed, change func(*appsv1.Deployment)) error {

@@ -42,13 +42,14 @@ type Action = action.Action
 
 // The actions, under the names that callers use.
 type (
-	Remember         = action.Remember
-	Forget           = action.Forget
-	Hold             = action.Hold
-	HandBack         = action.HandBack
-	Unlabel          = action.Unlabel
-	CreateReplicaSet = action.CreateReplicaSet
-	CountCollision   = action.CountCollision
-	Resize           = action.Resize
-	ClearRollback    = action.ClearRollback
+	Remember          = action.Remember
+	Forget            = action.Forget
+	Hold              = action.Hold
+	HandBack          = action.HandBack
+	Unlabel           = action.Unlabel
+	CreateReplicaSet  = action.CreateReplicaSet
+	CountCollision    = action.CountCollision
+	Resize            = action.Resize
+	UnlabelReplicaSet = action.UnlabelReplicaSet
+	ClearRollback     = action.ClearRollback
 )

@@ -56,22 +56,20 @@ func (d *draft) handBack(why action.Why, template *corev1.PodTemplateSpec) {
 	d.do(Remember{Why: why, Record: record, Written: true})
 }
 
-// endHold ends the hold. It first puts a ReplicaSet right that has the Deployment's size
-// and other size annotations. If that one is the only one active, or another user deletes
-// the others, the native controller never makes a ReplicaSet again (H11). It leaves the
-// one of the hold's template alone beside others: that would pass for saturated (H6). In place
-// of bounds that the API server would refuse, it hands back the default ones.
+// endHold ends the hold. It first puts a ReplicaSet right that has the Deployment's size and other size annotations. If that
+// one is the only one active, or another user deletes the others, the native controller never makes a ReplicaSet again (H11).
+// It leaves the one of the hold's template alone beside others: that would pass for saturated (H6). The labels go before the
+// hold does, so that a next round finds it. In place of bounds that the API server would refuse, it hands back the default ones.
 func endHold(d *draft, why action.Why, template *corev1.PodTemplateSpec) {
-	var active []*appsv1.ReplicaSet
 	for _, rs := range d.ReplicaSets {
-		if facts.Size(rs) > 0 {
-			active = append(active, rs)
-		}
-	}
-	for _, rs := range active {
-		safe := len(active) == 1 || !plan.EqualTemplate(&rs.Spec.Template, &d.Deployment.Spec.Template)
-		if safe && facts.Size(rs) == d.Replicas && !native.HasSizeAnnotations(rs, d.Replicas, d.Replicas+d.Surge) {
-			d.do(Resize{Why: why, ReplicaSet: rs, To: d.Replicas, Desired: d.Replicas, Max: d.Replicas + d.Surge})
+		safe := !d.SeveralActive() || !plan.EqualTemplate(&rs.Spec.Template, &d.Deployment.Spec.Template)
+		full := facts.Size(rs) > 0 && facts.Size(rs) == d.Replicas
+		switch {
+		case safe && full && !native.HasSizeAnnotations(rs, d.Replicas, d.Replicas+d.Surge):
+			d.do(Resize{Why: why, ReplicaSet: rs, To: d.Replicas, Desired: d.Replicas, Max: d.Replicas + d.Surge,
+				Held: facts.Label(d.Deployment, rs, false)})
+		case facts.Labelled(d.Deployment, rs):
+			d.do(UnlabelReplicaSet{Why: why, ReplicaSet: rs})
 		}
 	}
 	strategy := d.Strategy

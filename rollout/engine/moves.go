@@ -40,8 +40,9 @@ func Moves(o Observed) []*appsv1.ReplicaSet {
 	c := p.Resolve(&p.Status)
 	var sets []*appsv1.ReplicaSet
 	if c.Goal.ReplicaSet == nil {
-		sets = append(sets, native.NewReplicaSet(o.Deployment, c.Goal, facts.MaxRevision(o.ReplicaSets)+1, 1,
-			facts.Replicas(o.Deployment), facts.Replicas(o.Deployment)))
+		rs := native.NewReplicaSet(o.Deployment, c.Goal, facts.MaxRevision(o.ReplicaSets)+1, 1, p.Replicas, p.Replicas)
+		facts.SetLabel(o.Deployment, rs, true)
+		sets = append(sets, rs)
 	}
 	for _, r := range []*facts.Revision{c.Goal, c.Stable} {
 		if r.ReplicaSet != nil && !slices.Contains(sets, r.ReplicaSet) {

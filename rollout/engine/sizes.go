@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/action"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/native"
@@ -64,7 +65,9 @@ func writeSizes(d *draft, sets []position.Set, next []int32, order []int, beside
 }
 
 // nameless reports whether a set has no ReplicaSet, and none can be made under its name.
-func nameless(f *facts.Facts, s position.Set) bool { return s.ReplicaSet == nil && taken(f, s.Hash) }
+func nameless(f *facts.Facts, s position.Set) bool {
+	return s.ReplicaSet == nil && native.Taken(f, s.Hash)
+}
 
 // resize writes a size. A goal of full size beside others is marked as desired larger.
 // Otherwise the native controller would take it for saturated, and send all others to 0
@@ -79,10 +82,13 @@ func (d *draft) resize(s position.Set, to int32, beside bool, why action.Why) {
 		if s.Name == d.Goal.Name {
 			number = facts.MaxRevision(d.ReplicaSets) + 1
 		}
-		d.do(CreateReplicaSet{Why: why, ReplicaSet: native.NewReplicaSet(d.Deployment, &s.Revision, number, to, desired, maximum)})
+		rs := native.NewReplicaSet(d.Deployment, &s.Revision, number, to, desired, maximum)
+		facts.SetLabel(d.Deployment, rs, d.Touched())
+		d.do(CreateReplicaSet{Why: why, ReplicaSet: rs})
 		return
 	}
-	d.do(Resize{Why: why, ReplicaSet: s.ReplicaSet, To: to, Desired: desired, Max: maximum})
+	held := facts.Label(d.Deployment, s.ReplicaSet, d.Touched() && to > 0)
+	d.do(Resize{Why: why, ReplicaSet: s.ReplicaSet, To: to, Desired: desired, Max: maximum, Held: held})
 }
 
 // unsaturateDeleted keeps ReplicaSets that are being deleted, and that have pods still,
@@ -93,17 +99,6 @@ func unsaturateDeleted(d *draft, sets []position.Set, next []int32) {
 			d.unsaturate(s.ReplicaSet)
 		}
 	}
-}
-
-// taken reports whether a ReplicaSet that is being deleted has the name that one of this
-// hash would get.
-func taken(f *facts.Facts, hash string) bool {
-	for _, rs := range f.ReplicaSets {
-		if facts.Deleted(rs) && rs.Name == native.NameWithHash(f.Deployment.Name, hash) {
-			return true
-		}
-	}
-	return false
 }
 
 // unsaturate marks a ReplicaSet that is desired as large as it is, and is to stand beside
@@ -117,11 +112,12 @@ func (d *draft) unsaturate(rs *appsv1.ReplicaSet) {
 	if facts.Size(rs) == desired {
 		desired++
 	}
-	d.do(Resize{Why: "it would pass for saturated (H6)", ReplicaSet: rs, To: facts.Size(rs), Desired: desired, Max: d.Replicas + d.Surge})
+	d.do(Resize{Why: "it would pass for saturated (H6)", ReplicaSet: rs, To: facts.Size(rs), Desired: desired, Max: d.Replicas + d.Surge,
+		Held: facts.Label(d.Deployment, rs, d.Touched())})
 }
 
-// takeBackMarks puts the size annotations right that takeHold has written, where the hold
-// has not followed and does not now. A hand-back does so itself.
+// takeBackMarks puts the size annotations right that takeHold has written, where the hold has not followed
+// and does not now. It takes off labels that a hold has left. A hand-back does both itself.
 func takeBackMarks(d *draft) {
 	if d.Deployment == nil || d.Rival != "" {
 		return
@@ -134,9 +130,13 @@ func takeBackMarks(d *draft) {
 	}
 	var writes []Action
 	for _, rs := range d.Marked() {
-		put := Resize{Why: "no hold has followed its mark (H11)", ReplicaSet: rs, To: d.Replicas, Desired: d.Replicas}
-		put.Max = d.Replicas + d.Surge
-		writes = append(writes, put)
+		writes = append(writes, Resize{Why: "no hold has followed its mark (H11)", ReplicaSet: rs, To: d.Replicas, Desired: d.Replicas,
+			Max: d.Replicas + d.Surge, Held: v1alpha1.HasHeld(rs.Labels)})
+	}
+	for _, rs := range d.ReplicaSets {
+		if !d.Touched() && facts.Labelled(d.Deployment, rs) {
+			writes = append(writes, UnlabelReplicaSet{Why: "the Deployment is not held", ReplicaSet: rs})
+		}
 	}
 	d.actions = append(writes, d.actions...)
 }

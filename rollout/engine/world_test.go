@@ -64,6 +64,7 @@ type replicaSet struct {
 	desired, maximum      int32
 	sizedAt               int  // how often N had changed when it got its size
 	stuckPods             bool // new pods of this version are stuck
+	labelled              bool // as of a hold
 }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -211,10 +212,14 @@ func (w *world) object(i int, rs replicaSet) *appsv1.ReplicaSet {
 	if rs.observed {
 		generation = 0
 	}
+	labels := map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hashes[i]}
+	if rs.labelled {
+		labels[v1alpha1.LabelHeld] = "true"
+	}
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web-" + hashes[i], Generation: generation, CreationTimestamp: metav1.Time{Time: epoch.Add(time.Duration(i) * time.Second)},
-			Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hashes[i]},
+			Labels: labels,
 			Annotations: map[string]string{
 				engine.AnnotationDesiredReplicas: strconv.Itoa(int(rs.desired)), engine.AnnotationMaxReplicas: strconv.Itoa(int(rs.maximum)),
 			},
@@ -244,6 +249,7 @@ func (w *world) write(f func()) {
 
 // do makes one write.
 func (w *world) do(a engine.Action) {
+	label(w, a)
 	switch a := a.(type) {
 	case engine.Remember:
 		version := versionOf(a.Record.Template)
@@ -283,6 +289,18 @@ func (w *world) do(a engine.Action) {
 		w.resize(i, *a.ReplicaSet.Spec.Replicas, int32(desired), w.n+w.surge)
 	case engine.Resize:
 		w.resize(versionOf(&a.ReplicaSet.Spec.Template), a.To, a.Desired, a.Max)
+	}
+}
+
+// label makes the part of a write that is about the label of a hold.
+func label(w *world, a engine.Action) {
+	switch a := a.(type) {
+	case engine.CreateReplicaSet:
+		w.sets[versionOf(&a.ReplicaSet.Spec.Template)].labelled = v1alpha1.HasHeld(a.ReplicaSet.Labels)
+	case engine.Resize:
+		w.sets[versionOf(&a.ReplicaSet.Spec.Template)].labelled = a.Held
+	case engine.UnlabelReplicaSet:
+		w.sets[versionOf(&a.ReplicaSet.Spec.Template)].labelled = false
 	}
 }
 
@@ -503,7 +521,7 @@ func (w *world) String() string {
 		w.status.CurrentStepIndex, w.status.CurrentStepState, w.status.Phase, w.status.RollingBack, w.status.Reason, w.generation, w.observed, w.records, w.approved)
 	for i, rs := range w.sets {
 		if rs.exists {
-			fmt.Fprintf(&b, " v%d{size=%d ready=%d pending=%d stuck=%d status=%d observed=%t desired=%d}", i+1, rs.size, rs.ready, rs.pending, rs.stuck, rs.statusReady, rs.observed, rs.desired)
+			fmt.Fprintf(&b, " v%d{size=%d ready=%d pending=%d stuck=%d status=%d observed=%t desired=%d labelled=%t}", i+1, rs.size, rs.ready, rs.pending, rs.stuck, rs.statusReady, rs.observed, rs.desired, rs.labelled)
 		}
 	}
 	return b.String()
@@ -560,11 +578,23 @@ func (w *world) checkWrite(t *testing.T, before *world, a engine.Action) {
 	if total > was && total > most {
 		t.Fatalf("I2: %s makes %d pods of %d+%d\npath %s\nbefore %s\nafter  %s", a, total, w.n, w.surge, w.path, before, w)
 	}
+	checkLabels(t, w, before, a)
 	if h, ok := a.(engine.HandBack); ok && h.Template == nil && w.status.Phase == v1alpha1.PhaseFinalizing {
 		for i, rs := range w.sets {
 			if i != w.template && rs.size > 0 {
 				t.Fatalf("hand-back with old pods\n%s", w)
 			}
+		}
+	}
+}
+
+// checkLabels checks I7 for the label of a hold: it leaves the ReplicaSets before the hold
+// ends, and each of them with its pods.
+func checkLabels(t *testing.T, w, before *world, a engine.Action) {
+	t.Helper()
+	for i, rs := range w.sets {
+		if rs.labelled && (!w.held || rs.size == 0 && before.sets[i].size > 0) {
+			t.Fatalf("I7: v%d has the label of a hold after %s\npath %s\nbefore %s\nafter  %s", i+1, a, w.path, before, w)
 		}
 	}
 }

@@ -44,9 +44,9 @@ func (j *Judge) judgeHandBack(d *deployment) {
 		}
 	}
 	j.judgeDelivered(d)
-	j.judgeMarks(d, "Deployment", d.Deployment, nil)
+	j.judgeMarks(d, "Deployment", d.Deployment, nil, ofPeople)
 	for _, rs := range j.ns.setsOf(d) {
-		j.judgeMarks(d, "ReplicaSet", rs, &rs.Spec.Template)
+		j.judgeMarks(d, "ReplicaSet", rs, &rs.Spec.Template, j.allowed(d, rs))
 	}
 	j.judgeSizeAnnotations(d, true)
 }
@@ -54,19 +54,39 @@ func (j *Judge) judgeHandBack(d *deployment) {
 // ofPeople are the annotations that people write in their manifests.
 var ofPeople = []string{v1alpha1.AnnotationReconcile, v1alpha1.AnnotationPrune, v1alpha1.AnnotationForce}
 
-// judgeMarks checks that an object bears nothing of ours.
-func (j *Judge) judgeMarks(d *deployment, kind string, o client.Object, t *corev1.PodTemplateSpec) {
+// judgeMarks checks that an object bears nothing of ours but what is allowed.
+func (j *Judge) judgeMarks(d *deployment, kind string, o client.Object, t *corev1.PodTemplateSpec, allowed []string) {
 	marks := map[string]map[string]string{"label": o.GetLabels(), "annotation": o.GetAnnotations()}
 	if t != nil {
 		marks["label of the template"], marks["annotation of the template"] = t.Labels, t.Annotations
 	}
 	for _, what := range slices.Sorted(maps.Keys(marks)) {
 		for _, k := range slices.Sorted(maps.Keys(marks[what])) {
-			if strings.HasPrefix(k, v1alpha1.Group+"/") && !slices.Contains(ofPeople, k) {
+			if strings.HasPrefix(k, v1alpha1.Group+"/") && !slices.Contains(allowed, k) {
 				j.fail(d, "I7: %s %s on %s %s", what, k, kind, o.GetName())
 			}
 		}
 	}
+}
+
+// Older says that a version leads that does not know the label of a hold on ReplicaSets. It
+// leaves the label where it is.
+func (j *Judge) Older() { j.ns.older = true }
+
+// allowed are the labels and annotations of ours that a ReplicaSet may bear. It loses the label
+// of the hold before the hold ends.
+func (j *Judge) allowed(d *deployment, rs *appsv1.ReplicaSet) []string {
+	if Held(d.Deployment) || j.ns.older || labelledByOthers(rs) {
+		return append(slices.Clone(ofPeople), v1alpha1.LabelHeld)
+	}
+	return ofPeople
+}
+
+// labelledByOthers reports whether another user has given a ReplicaSet the label of a hold.
+func labelledByOthers(rs *appsv1.ReplicaSet) bool {
+	return slices.ContainsFunc(rs.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager != v1alpha1.ManagerRollout && owns(e, "f:metadata", "f:labels", "f:"+v1alpha1.LabelHeld)
+	})
 }
 
 // judgeSizeAnnotations checks H11: with an only active ReplicaSet of size N

@@ -44,6 +44,9 @@ var handBacks = []sequence{
 	{"a label of ours in a template", func(s *story) {
 		s.size("new", 1, tranche, func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Labels["tranche.dev/step"] = "1" })
 	}, []string{"I7"}},
+	{"the label of the hold on a ReplicaSet", func(s *story) { s.size("new", 1, tranche, labelled) }, nil},
+	{"it is left at hand-back", func(s *story) { s.all(); s.size("new", 4, tranche, labelled); s.handBack(tranche) }, []string{"I7"}},
+	{"it comes after that", func(s *story) { s.all(); s.handBack(tranche); s.size("new", 4, tranche, labelled) }, []string{"I7"}},
 	{"desired-replicas is not N at hand-back (H11)", func(s *story) {
 		s.all()
 		s.size("new", 4, tranche, func(rs *appsv1.ReplicaSet) { rs.Annotations[engine.AnnotationDesiredReplicas] = "5" })
@@ -95,3 +98,5 @@ var handBacks = []sequence{
 var opened = []sequence{
 	{"resumed (H8)", func(s *story) { s.deployment("kubectl-rollout", func(d *appsv1.Deployment) { d.Spec.Paused = false }) }, []string{"I8"}},
 }
+
+func labelled(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{v1alpha1.LabelHeld: "true"} }

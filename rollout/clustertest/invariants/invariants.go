@@ -194,8 +194,8 @@ func (j *Judge) seeReplicaSet(o *appsv1.ReplicaSet, c Change) {
 		j.settle(d, c.Found)
 		return
 	}
-	if old == nil || old.Generation != o.Generation {
-		j.judgeMarks(d, "ReplicaSet", o, &o.Spec.Template)
+	if old == nil || old.Generation != o.Generation || v1alpha1.HasHeld(o.Labels) != v1alpha1.HasHeld(old.Labels) {
+		j.judgeMarks(d, "ReplicaSet", o, &o.Spec.Template, j.allowed(d, o))
 	}
 	if *o.Spec.Replicas != from {
 		j.judgeResize(d, o, from, resizer(old, o), active)

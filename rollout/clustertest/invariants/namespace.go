@@ -79,6 +79,8 @@ type namespace struct {
 	now time.Time // of the last event
 	// unguarded: no policy keeps other users from ReplicaSets.
 	unguarded bool
+	// older: a version leads that does not know the label of a hold on ReplicaSets.
+	older bool
 }
 
 func newNamespace() *namespace {

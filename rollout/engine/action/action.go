@@ -12,7 +12,8 @@ import (
 )
 
 // Action is one write to one object. The set is closed: Remember, Forget,
-// Hold, HandBack, Unlabel, CreateReplicaSet, CountCollision, Resize, ClearRollback.
+// Hold, HandBack, Unlabel, CreateReplicaSet, CountCollision, Resize, UnlabelReplicaSet,
+// ClearRollback.
 type Action interface {
 	// String says what is written, in a few words.
 	String() string
@@ -123,6 +124,8 @@ type Resize struct {
 	To         int32
 	Desired    int32
 	Max        int32
+	// Held: the ReplicaSet then has the label of a hold. If not, it is without.
+	Held bool
 }
 
 func (a Resize) String() string {
@@ -130,6 +133,16 @@ func (a Resize) String() string {
 		return fmt.Sprintf("resize ReplicaSet %s from %d to %d", a.ReplicaSet.Name, from, a.To)
 	}
 	return "put right the annotations of ReplicaSet " + a.ReplicaSet.Name
+}
+
+// UnlabelReplicaSet takes the label of a hold off a ReplicaSet.
+type UnlabelReplicaSet struct {
+	Why
+	ReplicaSet *appsv1.ReplicaSet
+}
+
+func (a UnlabelReplicaSet) String() string {
+	return "take label " + v1alpha1.LabelHeld + " off ReplicaSet " + a.ReplicaSet.Name
 }
 
 // ClearRollback takes the rollback annotation off the BatchRelease, once it

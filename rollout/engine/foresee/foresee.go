@@ -216,6 +216,10 @@ func (f *foresight) make(a engine.Action) bool {
 		delete(f.o.Release.Annotations, v1alpha1.AnnotationRollback)
 	case engine.Resize:
 		return a.To == facts.Size(a.ReplicaSet)
+	case engine.UnlabelReplicaSet:
+		i := slices.IndexFunc(f.o.ReplicaSets, func(rs *appsv1.ReplicaSet) bool { return rs.Name == a.ReplicaSet.Name })
+		f.o.ReplicaSets[i] = a.ReplicaSet.DeepCopy()
+		delete(f.o.ReplicaSets[i].Labels, v1alpha1.LabelHeld)
 	case engine.CreateReplicaSet, engine.CountCollision:
 		return false
 	}

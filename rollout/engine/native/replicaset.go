@@ -2,6 +2,7 @@ package native
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -66,6 +67,14 @@ func NewReplicaSet(
 			Template:        template,
 		},
 	}
+}
+
+// Taken reports whether a ReplicaSet that is being deleted has the name that one of this
+// hash would get.
+func Taken(f *facts.Facts, hash string) bool {
+	return slices.ContainsFunc(f.ReplicaSets, func(rs *appsv1.ReplicaSet) bool {
+		return facts.Deleted(rs) && rs.Name == NameWithHash(f.Deployment.Name, hash)
+	})
 }
 
 // WithHash returns labels with the template hash of a revision.
