@@ -4,9 +4,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -103,14 +105,38 @@ func (k *contest) ratio(what string, ours, native time.Duration) {
 
 func (k *contest) alone(what string, f *field) time.Duration {
 	k.Helper()
-	r := f.observe(k.tag(), false)
+	r, evaluated := f.observe(k.tag(), false), k.evaluations()
 	f.bring(r.tag)
 	r.wait()
 	if f.planned {
 		f.completed()
+		name, _, _ := strings.Cut(what, ",")
+		k.ReportMetric((k.evaluations()-evaluated)/float64(f.n), strings.ReplaceAll(name, " ", "-")+"-evaluations/release")
 	}
 	return k.took(what, r.took)
 }
+
+// evaluations is how often the API server has evaluated the policy tranche-held-replicasets
+// for writes of the controllers, which it lets pass.
+func (k *contest) evaluations() float64 {
+	k.Helper()
+	metrics, err := k.native.c.Kubectl(k, "get", "--raw", "/metrics")
+	if err != nil {
+		k.Fatalf("reading the API server's metrics: %v: %s", err, metrics)
+	}
+	var sum float64
+	for _, m := range evaluationsMetric.FindAllStringSubmatch(metrics, -1) {
+		n, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			k.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+var evaluationsMetric = regexp.MustCompile(
+	`(?m)^apiserver_admission_match_condition_evaluation_seconds_count\{[^}]*name="tranche-held-replicasets"[^}]*\} (\S+)`)
 
 // beside brings a tag natively and by plans at the same time. Releases cost at most so many
 // writes.
