@@ -2,6 +2,7 @@ package commit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -63,8 +64,14 @@ var errProposed = errors.New("nothing was committed")
 // An error is the reason for which the command refuses.
 func (a Action) Propose(ctx context.Context, at *cli.Connection) (*Proposal, error) {
 	proposed := &Proposal{}
-	st, err := a.run(ctx, at, false, func(diff string) error {
-		proposed.Diff, proposed.Digest = diff, digest(diff)
+	st, err := a.run(ctx, at, false, func(st *commitCommand, diff string) (err error) {
+		proposed.Diff = diff
+		if proposed.Author, err = st.clone.Author(ctx); err != nil {
+			return err
+		}
+		if proposed.Digest, err = digest(ctx, st, diff, proposed.Author); err != nil {
+			return err
+		}
 		return errProposed
 	})
 	if st != nil {
@@ -77,18 +84,21 @@ func (a Action) Propose(ctx context.Context, at *cli.Connection) (*Proposal, err
 		return nil, errors.New(strings.TrimSpace(proposed.Said)) // there is nothing to commit
 	}
 	proposed.Branch, proposed.Remote, proposed.Ahead = st.source.Spec.Ref.Branch, st.clone.Remote, st.ahead
-	proposed.Author, err = st.clone.Author(ctx)
-	return proposed, err
+	return proposed, nil
 }
 
 // Commit carries the action out: it commits as the person, and pushes. A change with another
 // digest than the one that was shown is refused. It returns what the command prints.
 func (a Action) Commit(ctx context.Context, at *cli.Connection, shown string) (string, error) {
 	decided := false
-	st, err := a.run(ctx, at, true, func(diff string) error {
+	st, err := a.run(ctx, at, true, func(st *commitCommand, diff string) error {
 		decided = true
-		if digest(diff) != shown {
-			return errors.New("the change is another one by now; look at it again. Nothing was committed")
+		author, err := st.clone.Author(ctx)
+		if err != nil {
+			return err
+		}
+		if is, err := digest(ctx, st, diff, author); err != nil || is != shown {
+			return cmp.Or(err, errors.New("the change is another one by now; look at it again. Nothing was committed"))
 		}
 		return nil
 	})
@@ -101,14 +111,16 @@ func (a Action) Commit(ctx context.Context, at *cli.Connection, shown string) (s
 	return st.said(), nil
 }
 
-func digest(diff string) string {
-	sum := sha256.Sum256([]byte(diff))
-	return hex.EncodeToString(sum[:])
+// digest names a change, who makes it, and the commits of the clone that are pushed with it.
+func digest(ctx context.Context, st *commitCommand, diff, author string) (string, error) {
+	head, err := st.clone.Head(ctx)
+	sum := sha256.Sum256([]byte(head + "\x00" + author + "\x00" + diff))
+	return hex.EncodeToString(sum[:]), err
 }
 
 // run carries out the command. It asks no question: if the command would, it refuses and
 // names the flag that answers.
-func (a Action) run(ctx context.Context, at *cli.Connection, push bool, decide func(string) error) (*commitCommand, error) {
+func (a Action) run(ctx context.Context, at *cli.Connection, push bool, decide func(*commitCommand, string) error) (*commitCommand, error) {
 	cmd := &cobra.Command{}
 	cmd.SetContext(ctx)
 	cmd.SetOut(&bytes.Buffer{})

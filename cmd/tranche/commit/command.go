@@ -33,7 +33,7 @@ type commitOptions struct {
 	// dir is a folder of the clone; empty: the current one.
 	dir string
 	// decide is asked in place of the user, with the change; nil: the user is asked.
-	decide func(diff string) error
+	decide func(st *commitCommand, diff string) error
 }
 
 func (o *commitOptions) add(c *cobra.Command, k *cli.Cluster) {
@@ -217,7 +217,7 @@ func (st *commitCommand) agree(ctx context.Context, diff string) error {
 		return err
 	}
 	if st.decide != nil {
-		return st.decide(diff)
+		return st.decide(st, diff)
 	}
 	if !st.ask("Commit this to " + st.source.Spec.Ref.Branch + "?") {
 		return errors.New("not committed")

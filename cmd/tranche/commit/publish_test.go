@@ -62,7 +62,7 @@ func TestCommit_AnotherWasFirst(t *testing.T) {
 				t.Fatal(err)
 			}
 			st.behind, _ = err.(*clone.BehindError)
-			st.decide = func(string) error { tt.other(other); return nil }
+			st.decide = func(*commitCommand, string) error { tt.other(other); return nil }
 			err = st.pause(true, false, true)
 			for _, want := range append(tt.want, "git pull --rebase origin main") {
 				if err == nil || !strings.Contains(err.Error(), want) {

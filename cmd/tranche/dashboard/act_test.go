@@ -20,9 +20,10 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// A change that is shown is committed once. The second click says that the branch has it, and with
-// which commit another person was first.
-func TestAct_ChangeIsThereAlready(t *testing.T) {
+// pausingIn returns a clone, and the action of the page that pauses a release in it: shown
+// without a digest, carried out with one.
+func pausingIn(t *testing.T) (clitest.Clone, func(digest string) (int, map[string]any)) {
+	t.Helper()
 	for k, v := range map[string]string{
 		"GIT_CONFIG_GLOBAL": os.DevNull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org",
 		"GIT_COMMITTER_NAME": "Ada", "GIT_COMMITTER_EMAIL": "ada@example.org",
@@ -54,7 +55,7 @@ func TestAct_ChangeIsThereAlready(t *testing.T) {
 		Feed: feedOf(t, c), Auth: local, Rights: access.All{}, Hosts: []string{host}, Now: time.Now,
 		Clone: &dashboard.Clone{Dir: own.Dir, Connection: &cli.Connection{Client: c}},
 	}).Handler()
-	act := func(digest string) (int, map[string]any) {
+	return own, func(digest string) (int, map[string]any) {
 		body := fmt.Sprintf(`{"verb":"pause","namespace":"shop","name":"web","digest":%q}`, digest)
 		res := patient(h, "POST", "/api/act", cookie(asked(h, "GET", "/?token="+local.Token)), func(r *http.Request) {
 			r.Body = io.NopCloser(strings.NewReader(body))
@@ -65,6 +66,12 @@ func TestAct_ChangeIsThereAlready(t *testing.T) {
 		}
 		return res.StatusCode, answer
 	}
+}
+
+// A change that is shown is committed once. The second click says that the branch has it, and with
+// which commit another person was first.
+func TestAct_ChangeIsThereAlready(t *testing.T) {
+	own, act := pausingIn(t)
 	_, proposed := act("")
 	digest, _ := proposed["digest"].(string)
 	if code, answer := act(digest); code != http.StatusOK || digest == "" {
@@ -82,5 +89,32 @@ func TestAct_ChangeIsThereAlready(t *testing.T) {
 	}
 	if now := own.Run("git", "ls-remote", "origin", "main"); now != pushed {
 		t.Errorf("the server has %s after %s", now, pushed)
+	}
+}
+
+// A commit of the clone that was not shown is not pushed with the change, and the author is the
+// one that was shown.
+func TestAct_OtherThanShown(t *testing.T) {
+	own, act := pausingIn(t)
+	_, proposed := act("")
+	digest, _ := proposed["digest"].(string)
+	before := own.Run("git", "ls-remote", "origin", "main")
+	refused := func(reason string) {
+		t.Helper()
+		if code, answer := act(digest); code != http.StatusConflict || !strings.Contains(fmt.Sprint(answer["error"]), "another one by now") {
+			t.Errorf("%s: %d, %v", reason, code, answer)
+		}
+	}
+	own.Run("git", "commit", "--quiet", "--allow-empty", "-m", "not yet")
+	refused("with another commit")
+	own.Run("git", "reset", "--quiet", "--hard", "HEAD~")
+	t.Setenv("GIT_AUTHOR_NAME", "Bea")
+	refused("as another person")
+	t.Setenv("GIT_AUTHOR_NAME", "Ada")
+	if now := own.Run("git", "ls-remote", "origin", "main"); now != before {
+		t.Errorf("the server has %s after %s", now, before)
+	}
+	if code, answer := act(digest); code != http.StatusOK || digest == "" {
+		t.Errorf("as shown: %d, %v", code, answer)
 	}
 }
