@@ -67,9 +67,9 @@ const maxEvents = 50
 
 // addEvents adds the events of the release, and of its source if the user sees that.
 func (s *Server) addEvents(ctx context.Context, u *access.User, f *view.Facts, doc *view.Release) error {
-	about := []*eventsOf{{kind: "BatchRelease", namespace: f.Release.Namespace, name: f.Release.Name}}
+	about := []*eventsOf{{"BatchRelease", f.Release.Namespace, f.Release.UID}}
 	if f.Source != nil {
-		about = append(about, &eventsOf{kind: "GitSource", namespace: f.Source.Namespace, name: f.Source.Name})
+		about = append(about, &eventsOf{"GitSource", f.Source.Namespace, f.Source.UID})
 	}
 	for _, a := range about {
 		may, err := s.Rights.May(ctx, u, a.namespace, access.Events)
@@ -95,8 +95,11 @@ func (s *Server) addEvents(ctx context.Context, u *access.User, f *view.Facts, d
 	return nil
 }
 
-// eventsOf are the events about an object.
-type eventsOf struct{ kind, namespace, name string }
+// eventsOf are the events about an object, and not about an earlier one of its name.
+type eventsOf struct {
+	kind, namespace string
+	uid             types.UID
+}
 
 func (a *eventsOf) read(ctx context.Context, from client.Reader) (found []view.Event, err error) {
 	var list eventsv1.EventList
@@ -105,7 +108,7 @@ func (a *eventsOf) read(ctx context.Context, from client.Reader) (found []view.E
 	}
 	for i := range list.Items {
 		e := &list.Items[i]
-		if e.Regarding.GroupVersionKind().Group == v1alpha1.Group && e.Regarding.Kind == a.kind && e.Regarding.Name == a.name {
+		if e.Regarding.GroupVersionKind().Group == v1alpha1.Group && e.Regarding.Kind == a.kind && e.Regarding.UID == a.uid {
 			found = append(found, view.NewEvent(e))
 		}
 	}
