@@ -500,6 +500,11 @@ const ApprovedByCluster = "cluster"
 type StepApproval struct {
 	// step is the step whose gate opened.
 	Step int32 `json:"step"`
+	// replicas is what the step had then. An edit of the plan may have given the number to
+	// another step since. Earlier versions did not write it.
+	// +kubebuilder:validation:XIntOrString
+	// +optional
+	Replicas *intstr.IntOrString `json:"replicas,omitempty"`
 	// commit is the commit with the approval. It is empty where the approval was given in
 	// the cluster.
 	// +optional

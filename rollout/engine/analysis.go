@@ -89,7 +89,7 @@ func passAnalysis(d *draft) {
 		fmt.Sprintf("step %d of %s: %s", d.Status.CurrentStepIndex, d.Goal.Name, d.Status.Analysis.Message))
 	position.TimeStep(&d.Status, d.Time(), true)
 	if by := gates.OverriddenBy(&d.Position); by != nil {
-		position.NoteApproval(&d.Status, by, d.Time())
+		position.NoteApproval(&d.Position, by, d.Time())
 		overrideEvent(d, by)
 	}
 }

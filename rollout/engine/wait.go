@@ -46,7 +46,7 @@ func timeGate(d *draft) {
 func passGate(d *draft, g *gates.Gate) {
 	next := gates.LeadsTo(&d.Position)
 	if g.By.By != "" {
-		position.NoteApproval(&d.Status, &g.By, d.Time())
+		position.NoteApproval(&d.Position, &g.By, d.Time())
 		overrideEvent(d, &g.By)
 	}
 	if g.Reason != "" {

@@ -3,6 +3,8 @@ package view
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -95,7 +97,7 @@ func (s *Facts) step(i int32, step v1alpha1.Step, last bool) Step {
 	case s.RolledBack(): // the step that it had reached is not known any more
 		made.State = StepUnknown
 	case at.Phase == v1alpha1.PhaseCompleted || i < at.CurrentStepIndex:
-		made.State, made.Approval = StepDone, s.opened(i)
+		made.State, made.Approval = StepDone, s.opened(i, step.Replicas)
 	case i > at.CurrentStepIndex || at.Phase == "":
 		made.State = StepAhead
 	default:
@@ -109,8 +111,9 @@ func (s *Facts) step(i int32, step v1alpha1.Step, last bool) Step {
 	return made
 }
 
-// opened returns who opened the gate of a step that is done, or nil.
-func (s *Facts) opened(i int32) *v1alpha1.StepApproval {
+// opened returns who opened the gate of a step that is done, or nil. An approval from before an
+// edit of the plan may be of another step with the same number.
+func (s *Facts) opened(i int32, replicas intstr.IntOrString) *v1alpha1.StepApproval {
 	at := &s.Release.Status
 	approvals := at.Approvals
 	if at.Phase == v1alpha1.PhaseCompleted && len(at.History) > 0 && len(approvals) == 0 {
@@ -119,8 +122,8 @@ func (s *Facts) opened(i int32) *v1alpha1.StepApproval {
 		}
 	}
 	for n := len(approvals) - 1; n >= 0; n-- { // a gate before a step that was raised is older
-		if approvals[n].Step == i {
-			return &approvals[n]
+		if a := &approvals[n]; a.Step == i && (a.Replicas == nil || *a.Replicas == replicas) {
+			return a
 		}
 	}
 	return nil

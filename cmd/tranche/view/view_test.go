@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
@@ -82,6 +83,32 @@ func TestRelease_Documents(t *testing.T) {
 
 // The rest of a release is what the simulation says, from now on: at a gate it stands still
 // until the approval.
+// An approval of a step that an edit of the plan took away is not one of the step that has its
+// number now.
+func TestSteps_ApprovalOfAnEarlierPlan(t *testing.T) {
+	for _, tt := range []struct {
+		reason string
+		was    *intstr.IntOrString
+		by     string
+	}{
+		{"the step as it is", ptr.To(intstr.FromString("20%")), "Bob"},
+		{"another step", ptr.To(intstr.FromString("10%")), ""},
+		{"by an earlier version", nil, "Bob"},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			f := &view.Facts{Release: clitest.Release()}
+			f.Release.Status.Approvals = []v1alpha1.StepApproval{{Step: 0, Replicas: tt.was, By: "Bob"}}
+			by := ""
+			if a := f.Steps()[0].Approval; a != nil {
+				by = a.By
+			}
+			if by != tt.by {
+				t.Errorf("the step %s was approved by %q", f.Steps()[0].Replicas, by)
+			}
+		})
+	}
+}
+
 func TestAhead_TellsTheRest(t *testing.T) {
 	of := func(edit func(*view.Facts)) []view.Moment {
 		f := waiting()

@@ -32,8 +32,12 @@ func TimeStep(s *v1alpha1.BatchReleaseStatus, now *metav1.Time, opens bool) {
 // NoteApproval adds an approval of the present step, whose gate opens now. The API server would
 // refuse the status with one too many, and the release would stand still. So an older approval
 // goes: the first one of a step that has a newer one, or else the first.
-func NoteApproval(s *v1alpha1.BatchReleaseStatus, by *v1alpha1.StepApproval, now *metav1.Time) {
+func NoteApproval(p *Position, by *v1alpha1.StepApproval, now *metav1.Time) {
+	s, steps := &p.Status, p.Steps()
 	by.Step, by.Time = s.CurrentStepIndex, *now
+	if i := int(s.CurrentStepIndex); i < len(steps) {
+		by.Replicas = new(steps[i].Replicas)
+	}
 	all := append(slices.Clone(s.Approvals), *by)
 	for len(all) > keptApprovals {
 		i := 0

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
@@ -66,14 +67,20 @@ func TestNoteApproval(t *testing.T) {
 		{"more steps than a plan has", steps(0, 32), upTo(2, 32)},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
-			s := &v1alpha1.BatchReleaseStatus{}
+			p := &position.Position{}
+			p.Spec = &v1alpha1.BatchReleaseSpec{Strategy: v1alpha1.BatchStrategy{Steps: make([]v1alpha1.Step, 30)}}
+			for i := range p.Spec.Strategy.Steps {
+				p.Spec.Strategy.Steps[i].Replicas = intstr.FromInt(100 + i)
+			}
+			s := &p.Status
 			var got []int
 			for n, step := range tt.steps {
 				s.CurrentStepIndex = step
-				position.NoteApproval(s, &v1alpha1.StepApproval{By: "Ada"}, at(n))
+				position.NoteApproval(p, &v1alpha1.StepApproval{By: "Ada"}, at(n))
 			}
 			for _, a := range s.Approvals {
-				if got = append(got, int(a.Time.Unix())); a.Step != tt.steps[a.Time.Unix()] || a.By != "Ada" {
+				if got = append(got, int(a.Time.Unix())); a.Step != tt.steps[a.Time.Unix()] || a.By != "Ada" ||
+					a.Step < 30 && a.Replicas.IntValue() != 100+int(a.Step) {
 					t.Errorf("%+v", a)
 				}
 			}
