@@ -124,6 +124,9 @@ func (st *commitCommand) goBack(to string, with []string, reason string) error {
 		st.say("The branch renders the pod template of %s already; there is nothing to roll back.\n", cli.Short(way.to))
 		return nil
 	}
+	if st.release.Spec.Paused {
+		st.say("The plan is paused, and the rollback waits until it is resumed: tranche resume %s\n", st.release.Name)
+	}
 	st.already = "the branch renders the pod template of " + cli.Short(way.to) + " already"
 	check := func(commit string) error {
 		set, _, err := st.set(commit)

@@ -149,6 +149,18 @@ func TestRollback(t *testing.T) {
 	}
 }
 
+// The rollback of a paused plan waits, and the command says so.
+func TestRollback_Paused(t *testing.T) {
+	for _, paused := range []bool{true, false} {
+		st, _ := commandIn(t, [2]string{"deployment.yaml", "web:v1 => web:v2"})
+		st.release.Spec.Paused = paused
+		err := st.rollback("", nil)
+		if said := strings.Contains(st.said(), "tranche resume web"); err != nil || said != paused {
+			t.Errorf("paused is %t: %q, %v", paused, st.said(), err)
+		}
+	}
+}
+
 // A commit released two Deployments. The other one stays if the files allow it. If the
 // same line released both, nothing is changed unless that is asked for.
 func TestRollback_OfTwo(t *testing.T) {
