@@ -56,14 +56,14 @@ func (l *leaders) look(leases []coordinationv1.Lease, now time.Time) string {
 		}
 	}
 	l.seen = seen
-	const then = " releases stand still. See tranche doctor."
+	const then = " releases stand still, unless a controller without a lease runs. See tranche doctor."
 	switch {
 	case !dead.IsZero() && alive:
-		return "One of the controllers has stopped at " + dead.UTC().Format(time.RFC3339) + ", and its" + then
+		return "One of the controllers has not renewed its lease since " + dead.UTC().Format(time.RFC3339) + ". Its" + then
 	case !dead.IsZero():
-		return "The controller has stopped at " + dead.UTC().Format(time.RFC3339) + ", and all" + then
+		return "The controller has not renewed its lease since " + dead.UTC().Format(time.RFC3339) + ". All" + then
 	case !alive && !left.IsZero():
-		return "No controller has run since " + left.UTC().Format(time.RFC3339) + ", and all" + then
+		return "No controller has had the lease since " + left.UTC().Format(time.RFC3339) + ". All" + then
 	}
 	return ""
 }
