@@ -530,7 +530,8 @@ type StepTimes struct {
 	Step int32 `json:"step"`
 	// availableTime is when its pods were available.
 	AvailableTime metav1.Time `json:"availableTime"`
-	// openTime is when its gate opened. It is empty where the release ended at the gate.
+	// openTime is when its gate opened, or when an edit of the plan took the release from it.
+	// It is empty where the release ended at the gate.
 	// +optional
 	OpenTime *metav1.Time `json:"openTime,omitempty"`
 }

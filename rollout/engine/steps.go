@@ -154,6 +154,7 @@ func reposition(d *draft) {
 		step = 0 // no gate has opened: the first one is asked, whatever the steps are now
 		lowerFirst(d)
 	}
+	position.LeaveGate(&d.Status, d.Time())
 	d.enter(step, v1alpha1.StepUpgrade)
 	d.Status.Phase = v1alpha1.PhaseRollingUpdate
 	d.event(v1alpha1.ReasonPlanChanged, fmt.Sprintf("the steps have changed; going on at step %d", d.Status.CurrentStepIndex))

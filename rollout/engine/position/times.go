@@ -29,6 +29,14 @@ func TimeStep(s *v1alpha1.BatchReleaseStatus, now *metav1.Time, opens bool) {
 	s.StepTimes = s.StepTimes[max(0, len(s.StepTimes)-keptTimes):]
 }
 
+// LeaveGate notes how long the release was at the gate of the present step, where an edit of the
+// plan takes it from there.
+func LeaveGate(s *v1alpha1.BatchReleaseStatus, now *metav1.Time) {
+	if s.CurrentStepState == v1alpha1.StepBlocking {
+		TimeStep(s, now, true)
+	}
+}
+
 // NoteApproval adds an approval of the present step, whose gate opens now. The API server would
 // refuse the status with one too many, and the release would stand still. So an older approval
 // goes: the first one of a step that has a newer one, or else the first.

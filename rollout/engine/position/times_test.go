@@ -51,6 +51,22 @@ func TestTimeStep(t *testing.T) {
 	}
 }
 
+// A release that an edit of the plan takes from a gate has been there. One whose pods were under
+// way has not.
+func TestLeaveGate(t *testing.T) {
+	since, now := &metav1.Time{Time: time.Unix(60, 0)}, &metav1.Time{Time: time.Unix(180, 0)}
+	for state, want := range map[v1alpha1.StepState][]v1alpha1.StepTimes{
+		v1alpha1.StepUpgrade:  nil,
+		v1alpha1.StepBlocking: {{Step: 2, AvailableTime: *since, OpenTime: now}},
+	} {
+		s := &v1alpha1.BatchReleaseStatus{CurrentStepIndex: 2, CurrentStepState: state, StepStateTime: since}
+		position.LeaveGate(s, now)
+		if diff := cmp.Diff(want, s.StepTimes); diff != "" {
+			t.Errorf("%s: %s", state, diff)
+		}
+	}
+}
+
 // An edit that raises the present step adds a gate, and so a release may have more approvals than
 // its status takes. The newest one of each step stays.
 func TestNoteApproval(t *testing.T) {
