@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,7 +62,7 @@ func TestCommit_AnotherWasFirst(t *testing.T) {
 			if (err == nil) != tt.atPush {
 				t.Fatal(err)
 			}
-			st.behind, _ = err.(*clone.BehindError)
+			_ = errors.As(err, &st.behind)
 			st.decide = func(*commitCommand, string) error { tt.other(other); return nil }
 			err = st.pause(true, false, true)
 			for _, want := range append(tt.want, "git pull --rebase origin main") {
