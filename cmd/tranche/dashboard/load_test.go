@@ -276,7 +276,7 @@ func TestStream_SaysThatItIsStale(t *testing.T) {
 			"The API server does not answer: "},
 		{"it lets no informer watch", func(a *apiServer) { a.closed.Store("/apis/tranche.dev/v1alpha1/gitsources"); a.cut() },
 			func(a *apiServer) { a.closed.Store("") },
-			"does not let this dashboard follow /apis/tranche.dev/v1alpha1/gitsources: 403 Forbidden"},
+			"dashboard cannot follow /apis/tranche.dev/v1alpha1/gitsources: 403 Forbidden"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, config := newAPIServer(t, 1)

@@ -152,7 +152,8 @@ func (st *streaming) review(ctx context.Context) (problem string) {
 	releases, err := access.Visible(ctx, st.Rights, st.user, names, access.BatchReleases)
 	sources, wrong := access.Visible(ctx, st.Rights, st.user, names, access.GitSources)
 	if err = errors.Join(err, wrong); err != nil {
-		problem = "Some namespaces may be missing: " + err.Error()
+		first, _, _ := strings.Cut(err.Error(), "\n") // the others are of the same kind
+		problem = "Some namespaces may be missing: " + first
 		if st.visible != nil && st.Feed.Down() != nil {
 			return problem
 		}

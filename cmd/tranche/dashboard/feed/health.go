@@ -72,7 +72,7 @@ func (h *health) asked(at time.Time, err error, grace time.Duration) *Stale {
 	}
 	for path, f := range h.failed {
 		if at.Sub(f.since) >= grace { // an informer tries again within a second or two
-			return &Stale{f.since.UTC(), "The API server does not let this dashboard follow " + path + ": " + f.why}
+			return &Stale{f.since.UTC(), "This dashboard cannot follow " + path + ": " + f.why}
 		}
 	}
 	h.good = at
