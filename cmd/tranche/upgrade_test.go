@@ -396,9 +396,17 @@ func (p *released) snapshot() map[string]string {
 	for _, pod := range pods.Items {
 		note("pod "+pod.Name, pod.UID)
 	}
+	// The CustomResourceDefinition of the version before drops the fields that it does not know.
 	at := p.release("web").Status
+	all := [][]v1alpha1.StepApproval{at.Approvals}
 	for i := range at.History {
-		at.History[i].StepTimes = nil // the version before does not know it, and its CustomResourceDefinition drops it
+		at.History[i].StepTimes = nil
+		all = append(all, at.History[i].Approvals)
+	}
+	for _, approvals := range all {
+		for i := range approvals {
+			approvals[i].Replicas = nil
+		}
 	}
 	note("release", []any{at.Phase, at.CurrentStepIndex, at.CurrentStepState, at.StableRevision, at.UpdateRevision, at.RollingBack,
 		at.Reason, at.StepStateTime, at.Approvals, at.History})
