@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,12 +45,8 @@ func NewRepo(t testing.TB, initArgs ...string) *Repo {
 func NewRepoAt(t testing.TB, bare string, initArgs ...string) *Repo {
 	t.Helper()
 	r := &Repo{t: t, Bare: bare, Work: filepath.Join(t.TempDir(), "work"), Author: Author}
-	for dir, bare := range map[string]bool{bare: true, r.Work: false} {
-		args := []string{"init", "-q", "--template=", "-b", "main"}
-		if bare {
-			args = append(args, "--bare")
-		}
-		Git(t, ".", append(args, append(initArgs, dir)...)...)
+	for _, kind := range [][]string{{"--bare", bare}, {r.Work}} { // without a template, which has hooks as examples
+		Git(t, ".", slices.Concat([]string{"init", "-q", "--template=", "-b", "main"}, initArgs, kind)...)
 	}
 	configure(t, filepath.Join(bare, "config"), noMaintenance)
 	configure(t, filepath.Join(r.Work, ".git", "config"),

@@ -172,7 +172,7 @@ func TestReady_GitIsUnderWay(t *testing.T) {
 	side("three")
 	run("push", "--quiet", "origin", "main")
 	for _, tt := range []struct {
-		name, todo, end string
+		name, ways, end string
 		begin           []string
 	}{
 		{"a rebase", "git rebase --continue or git rebase --abort", "rebase --abort", []string{"rebase", "side"}},
@@ -187,7 +187,7 @@ func TestReady_GitIsUnderWay(t *testing.T) {
 		cmd.Dir = c.Dir
 		out, _ := cmd.CombinedOutput() // it stops at the conflict
 		_, err := c.Ready(t.Context(), "main")
-		if err == nil || !strings.Contains(err.Error(), tt.name+" is under way in the clone") || !strings.Contains(err.Error(), tt.todo) {
+		if err == nil || !strings.Contains(err.Error(), tt.name+" is under way in the clone") || !strings.Contains(err.Error(), tt.ways) {
 			t.Errorf("git %v: %v\n%s", tt.begin, err, out)
 		}
 		run(strings.Fields(tt.end)...)

@@ -39,11 +39,11 @@ func (c *Clone) idle(ctx context.Context) error {
 		if _, err := os.Stat(at); errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		u, todo := unfinished[i], ""
+		u, ways := unfinished[i], ""
 		if u.goOn != "" {
-			todo = u.goOn + " or "
+			ways = u.goOn + " or "
 		}
-		return fmt.Errorf("%s is under way in the clone; %s%s, and try again", u.name, todo, u.end)
+		return fmt.Errorf("%s is under way in the clone; %s%s, and try again", u.name, ways, u.end)
 	}
 	return nil
 }

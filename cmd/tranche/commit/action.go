@@ -66,13 +66,8 @@ func (a Action) Propose(ctx context.Context, at *cli.Connection) (*Proposal, err
 	proposed := &Proposal{}
 	st, err := a.run(ctx, at, false, func(st *commitCommand, diff string) (err error) {
 		proposed.Diff = diff
-		if proposed.Author, err = st.clone.Author(ctx); err != nil {
-			return err
-		}
-		if proposed.Digest, err = digest(ctx, st, diff, proposed.Author); err != nil {
-			return err
-		}
-		return errProposed
+		proposed.Author, proposed.Digest, err = digest(ctx, st, diff)
+		return cmp.Or(err, errProposed)
 	})
 	if st != nil {
 		proposed.Said = st.said()
@@ -93,14 +88,11 @@ func (a Action) Commit(ctx context.Context, at *cli.Connection, shown string) (s
 	decided := false
 	st, err := a.run(ctx, at, true, func(st *commitCommand, diff string) error {
 		decided = true
-		author, err := st.clone.Author(ctx)
-		if err != nil {
-			return err
+		_, present, err := digest(ctx, st, diff)
+		if err == nil && present != shown {
+			err = errors.New("the change is another one by now; look at it again. Nothing was committed")
 		}
-		if is, err := digest(ctx, st, diff, author); err != nil || is != shown {
-			return cmp.Or(err, errors.New("the change is another one by now; look at it again. Nothing was committed"))
-		}
-		return nil
+		return err
 	})
 	if err == nil && !decided && st.ahead == 0 { // the branch has the change by now
 		err = errors.New(strings.TrimSpace(st.said()))
@@ -111,11 +103,16 @@ func (a Action) Commit(ctx context.Context, at *cli.Connection, shown string) (s
 	return st.said(), nil
 }
 
-// digest names a change, who makes it, and the commits of the clone that are pushed with it.
-func digest(ctx context.Context, st *commitCommand, diff, author string) (string, error) {
+// digest names a change, who makes it, and the commits of the clone that are pushed with it. It
+// also returns who that is.
+func digest(ctx context.Context, st *commitCommand, diff string) (author, sum string, err error) {
+	author, err = st.clone.Author(ctx)
+	if err != nil {
+		return "", "", err
+	}
 	head, err := st.clone.Head(ctx)
-	sum := sha256.Sum256([]byte(head + "\x00" + author + "\x00" + diff))
-	return hex.EncodeToString(sum[:]), err
+	hash := sha256.Sum256([]byte(head + "\x00" + author + "\x00" + diff))
+	return author, hex.EncodeToString(hash[:]), err
 }
 
 // run carries out the command. It asks no question: if the command would, it refuses and
