@@ -38,6 +38,47 @@ var filesOfRows = []struct {
 			"/app/one/kustomization.yaml": "namePrefix: one-\nresources: [../../base]\n",
 			"/app/two/kustomization.yaml": "namePrefix: two-\nresources: [../../base]\n",
 			"/base/kustomization.yaml":    "resources: [a.yaml]\n", "/base/a.yaml": objectText("Service", "web"),
+		}, []string{"base/a.yaml", "base/a.yaml"},
+	},
+	{
+		"a base with two files and a generator, in two namespaces, and a base that it uses", map[string]string{
+			"/app/kustomization.yaml":     "resources: [one, two]\n",
+			"/app/one/kustomization.yaml": "namespace: one\nresources: [../../base]\n",
+			"/app/two/kustomization.yaml": "namespace: two\nresources: [../../base]\n",
+			"/base/kustomization.yaml":    "resources: [a.yaml, ../lowest]\nconfigMapGenerator: [{name: web, literals: [a=b]}]\n",
+			"/base/a.yaml":                objectText("Service", "web"),
+			"/lowest/kustomization.yaml":  "resources: [b.yaml]\n", "/lowest/b.yaml": objectText("Service", "api"),
+		}, []string{
+			"base/kustomization.yaml", "base/kustomization.yaml",
+			"lowest/b.yaml", "base/a.yaml", "lowest/b.yaml", "base/a.yaml",
+		},
+	},
+	{
+		"a base that is used twice, with names that are in each other", map[string]string{
+			"/app/kustomization.yaml":     "resources: [one, two]\n",
+			"/app/one/kustomization.yaml": "namePrefix: a-\nresources: [../../base]\n",
+			"/app/two/kustomization.yaml": "namePrefix: b-\nresources: [../../base]\n",
+			"/base/kustomization.yaml":    "resources: [a.yaml, b.yaml]\n",
+			"/base/a.yaml":                objectText("Service", "a"), "/base/b.yaml": objectText("Service", "b"),
+		}, nil,
+	},
+	{
+		"a patch that replaces a name beside another one", map[string]string{
+			"/app/kustomization.yaml": "resources: [a.yaml, b.yaml]\n" + renaming("web", "web-3"),
+			"/app/a.yaml":             objectText("Service", "web"), "/app/b.yaml": objectText("Service", "web-2"),
+		}, []string{"app/b.yaml", "app/a.yaml"},
+	},
+	{
+		"patches that exchange two names", map[string]string{
+			"/app/kustomization.yaml": "resources: [a.yaml, b.yaml]\n" + renaming("web", "other") +
+				strings.TrimPrefix(renaming("api", "web"), "patches:\n") + strings.TrimPrefix(renaming("other", "api"), "patches:\n"),
+			"/app/a.yaml": objectText("Service", "web"), "/app/b.yaml": objectText("Service", "api"),
+		}, nil,
+	},
+	{
+		"a patch that replaces the names of a pattern", map[string]string{
+			"/app/kustomization.yaml": "resources: [a.yaml, b.yaml]\n" + renaming("web|none", "web-3"),
+			"/app/a.yaml":             objectText("Service", "web"), "/app/b.yaml": objectText("Service", "web-2"),
 		}, nil,
 	},
 	{
@@ -84,6 +125,12 @@ var filesOfRows = []struct {
 			"/part/b.yaml":             objectText("Deployment", "web"),
 		}, []string{"app/a.yaml", "part/b.yaml"},
 	},
+}
+
+// renaming is a patch that replaces the name of a Service.
+func renaming(from, to string) string {
+	return "patches:\n- target: {kind: Service, name: " + from + "}\n  options: {allowNameChange: true}\n" +
+		"  patch: |-\n    - {op: replace, path: /metadata/name, value: " + to + "}\n"
 }
 
 func objectText(kind, name string) string {
@@ -147,6 +194,14 @@ func TestFilesOf_Random(t *testing.T) {
 		files["/app/kustomization.yaml"] = fmt.Sprintf("nameSuffix: %q\nresources: [../base]\n"+
 			"configMapGenerator: [{name: %s-c, literals: [a=b]}]\n",
 			suffix, names[random.IntN(len(names))])
+		if random.IntN(2) == 0 { // the whole of it twice
+			files["/twice/kustomization.yaml"] = files["/app/kustomization.yaml"]
+			for _, name := range []string{"one", "two"} {
+				files["/app/"+name+"/kustomization.yaml"] = fmt.Sprintf("namespace: %s\nnamePrefix: %q\nresources: [../../twice]\n",
+					name, []string{"", "", "b-"}[random.IntN(3)])
+			}
+			files["/app/kustomization.yaml"] = "resources: [one, two]\n"
+		}
 		followed, tracked := filesBothWays(t, files)
 		if followed == nil {
 			continue

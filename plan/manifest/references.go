@@ -36,10 +36,13 @@ type references struct {
 	// the one that names them.
 	invalid plan.Problems
 
-	// declared are the objects that are generated. renames: names get a prefix or a suffix.
-	// opaque: the objects do not follow from the files, see [references.filesOf].
-	declared        []declared
-	renames, opaque bool
+	// uses are the kustomizations that name a folder, once for each time.
+	uses map[string][]string
+	// declared are the objects that are generated. opaque: the objects do not follow from the
+	// files, see [references.filesOf].
+	declared []declared
+	opaque   bool
+	naming
 }
 
 // reference is one path in one kustomization.
@@ -58,8 +61,9 @@ type reference struct {
 }
 
 func gather(fsys filesys.FileSystem, dir string, fetched bases) *references {
-	r := &references{fsys: fsys, visited: map[string]bool{}, fetched: fetched}
-	r.kustomization(dir)
+	r := &references{fsys: fsys, visited: map[string]bool{}, fetched: fetched, uses: map[string][]string{}}
+	r.replaced = map[string]bool{}
+	r.kustomization(dir, "")
 	return r
 }
 
@@ -96,13 +100,14 @@ func withoutUserinfo(p string) string {
 	return scheme + "://" + authority + tail
 }
 
-func (r *references) kustomization(dir string) {
+// kustomization reads that of a folder, which the one in the folder by names.
+func (r *references) kustomization(dir, by string) {
 	real, file, err := r.fsys.CleanedAbs(dir)
 	if err != nil || file != "" {
 		return
 	}
+	r.uses[string(real)] = append(r.uses[string(real)], by)
 	if r.visited[string(real)] {
-		r.opaque = true // each of its objects may be there twice
 		return
 	}
 	r.visited[string(real)] = true
@@ -168,7 +173,7 @@ func isPath(s string) bool { return !strings.ContainsAny(s, "\n{") }
 
 func (r *references) patches(file, field string, patches []types.Patch) {
 	for i, p := range patches {
-		r.opaque = r.opaque || p.Options != nil && (p.Options.AllowNameChange || p.Options.AllowKindChange)
+		r.noteOptions(&p)
 		r.optional(file, fmt.Sprintf("%s[%d].path", field, i), p.Path)
 	}
 }
@@ -208,7 +213,7 @@ func (r *references) manifests(file, field string, paths []string) {
 		ref, at := r.add(file, fmt.Sprintf("%s[%d]", field, i), p, true), len(r.list)-1
 		if ref.at != "" && r.fsys.IsDir(ref.at) {
 			r.list[at].folder = true
-			r.kustomization(ref.at)
+			r.kustomization(ref.at, path.Dir(file))
 		}
 	}
 }
@@ -280,7 +285,7 @@ func (r *references) plugins(file, field string, entries []string) {
 // names as one.
 func (r *references) pluginFolder(dir string) {
 	from := len(r.list)
-	r.kustomization(dir)
+	r.kustomization(dir, "")
 	for _, ref := range r.list[from:] {
 		if !ref.manifests || ref.at == "" || r.fsys.IsDir(ref.at) {
 			continue
