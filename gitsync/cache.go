@@ -116,3 +116,20 @@ func (c *syncCache) known(gvk schema.GroupVersionKind, namespace string) int {
 	}
 	return n
 }
+
+// spread returns how many objects of a kind all up-to-date sources have applied, and in how many
+// namespaces.
+func (c *syncCache) spread(gvk schema.GroupVersionKind) (objects, namespaces int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	by := map[string]int{}
+	for _, entry := range c.entries {
+		if entry.last != nil && entry.last.footprint != nil {
+			entry.last.footprint.Counts(gvk, by)
+		}
+	}
+	for _, n := range by {
+		objects += n
+	}
+	return objects, len(by)
+}

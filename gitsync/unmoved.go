@@ -38,7 +38,7 @@ func unmoved(ctx context.Context, src *source) (*lastSync, error) {
 	}
 	begun, err := last.footprint.Holds(ctx, footprint.Reading{
 		Shared: src.lists, As: as, Account: src.clients.User(src.gs.Namespace, src.gs.Spec.ServiceAccountName),
-		Since: time.Now().Add(-last.interval / tenths), Known: src.cache.known,
+		Since: time.Now().Add(-last.interval / tenths), Known: src.cache.known, Spread: src.cache.spread,
 	})
 	if err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func (f *First) mayAssume(t *Target) bool {
 // observeAbsent completes a target that is taken for one that does not exist.
 func (o *Observer) observeAbsent(ctx context.Context, t *Target) error {
 	if !t.Autoscaled && hasReplicas(t.Unstructured) {
-		scaled, _, err := o.First.Shared.ScaledIn(ctx, t.GetNamespace(), o.First.Since)
+		scaled, _, err := o.First.Shared.ScaledIn(ctx, lists.Query{Namespace: t.GetNamespace(), Since: o.First.Since})
 		if err != nil || scaled[t.Scaled()] {
 			return o.readAssumed(ctx, t)
 		}
@@ -73,7 +73,7 @@ func (o *Observer) observeAbsent(ctx context.Context, t *Target) error {
 		}
 		return nil
 	}
-	plans, _, err := o.First.Shared.PlansIn(ctx, t.GetNamespace(), o.First.since())
+	plans, _, err := o.First.Shared.PlansIn(ctx, lists.Query{Namespace: t.GetNamespace(), Since: o.First.since()})
 	if err != nil || len(plans[t.GetName()]) > 0 {
 		return o.readAssumed(ctx, t)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -83,6 +84,18 @@ func (f *Footprint) Count(gvk schema.GroupVersionKind, namespace string) int {
 	return len(f.versions[place{gvk, namespace}])
 }
 
+// Counts adds how many objects of a kind there are to those of each namespace.
+func (f *Footprint) Counts(gvk schema.GroupVersionKind, byNamespace map[string]int) {
+	for at, versions := range f.versions {
+		if at.gvk == gvk {
+			byNamespace[at.namespace] += len(versions)
+		}
+	}
+}
+
+// deployments are what plans and autoscalers are asked for.
+var deployments = appsv1.SchemeGroupVersion.WithKind(inventory.DeploymentKind.Kind)
+
 // ErrMoved says that the cluster has something else of a source than its footprint.
 var ErrMoved = errors.New("it is not as it was applied")
 
@@ -94,8 +107,22 @@ type Reading struct {
 	Account string
 	// Since is when the lists were begun at the earliest.
 	Since time.Time
-	// Known returns how many objects of a kind in a namespace sources have applied.
-	Known func(gvk schema.GroupVersionKind, namespace string) int
+	// Known returns how many objects of a kind in a namespace sources have applied. Spread
+	// returns how many they have in all, and in how many namespaces.
+	Known  func(gvk schema.GroupVersionKind, namespace string) int
+	Spread func(gvk schema.GroupVersionKind) (objects, namespaces int)
+}
+
+// query is what is asked for of a namespace, by lists about a kind.
+func (r *Reading) query(namespace string, about schema.GroupVersionKind) lists.Query {
+	return lists.Query{Namespace: namespace, Since: r.Since, Spread: func() (int, int) { return r.Spread(about) }}
+}
+
+// versionsIn returns the versions of the objects that are in a place.
+func (r *Reading) versionsIn(ctx context.Context, at place) (map[string]lists.Version, time.Time, error) {
+	known := func() int { return r.Known(at.gvk, at.namespace) }
+	kind := lists.Kind{GroupVersionKind: at.gvk, As: r.As, Account: r.Account, Known: known}
+	return r.Shared.VersionsIn(ctx, kind, r.query(at.namespace, at.gvk))
 }
 
 // Holds compares a footprint with the cluster, by lists that it shares with other sources. It
@@ -109,8 +136,7 @@ func (f *Footprint) Holds(ctx context.Context, r Reading) (time.Time, error) {
 		}
 	}
 	for at, versions := range f.versions {
-		known := func() int { return r.Known(at.gvk, at.namespace) }
-		now, begun, err := r.Shared.VersionsIn(ctx, r.As, r.Account, at.gvk, at.namespace, r.Since, known)
+		now, begun, err := r.versionsIn(ctx, at)
 		if err != nil {
 			return begun, err
 		}
@@ -122,7 +148,7 @@ func (f *Footprint) Holds(ctx context.Context, r Reading) (time.Time, error) {
 		}
 	}
 	for key, refs := range f.plans {
-		now, begun, err := r.Shared.PlansIn(ctx, key.Namespace, r.Since)
+		now, begun, err := r.Shared.PlansIn(ctx, r.query(key.Namespace, deployments))
 		if err != nil {
 			return begun, err
 		}
@@ -132,7 +158,7 @@ func (f *Footprint) Holds(ctx context.Context, r Reading) (time.Time, error) {
 		}
 	}
 	for key, scale := range f.scaled {
-		now, begun, err := r.Shared.ScaledIn(ctx, key.Namespace, r.Since)
+		now, begun, err := r.Shared.ScaledIn(ctx, r.query(key.Namespace, deployments))
 		if err != nil {
 			return begun, err
 		}

@@ -30,7 +30,9 @@ func (l *lister) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 }
 
 func metadata(name, version string, deleted bool) metav1.PartialObjectMetadata {
-	o := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: version}}
+	o := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: "shop", UID: types.UID("uid-" + name), ResourceVersion: version,
+	}}
 	if deleted {
 		o.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	}
@@ -55,13 +57,14 @@ func TestFootprint_Holds(t *testing.T) {
 		"one is gone":          {[]metav1.PartialObjectMetadata{metadata("a", "1", false)}, true},
 		"one is being deleted": {[]metav1.PartialObjectMetadata{metadata("a", "1", false), metadata("b", "2", true)}, true},
 		"one was created again": {[]metav1.PartialObjectMetadata{metadata("a", "1", false), {ObjectMeta: metav1.ObjectMeta{
-			Name: "b", UID: "other", ResourceVersion: "2"}}}, true},
+			Name: "b", Namespace: "shop", UID: "other", ResourceVersion: "2"}}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &lister{items: tc.items}
 			since := time.Now()
 			begun, err := f.Holds(t.Context(), Reading{
 				Shared: lists.New(l), As: l, Since: since, Known: func(schema.GroupVersionKind, string) int { return 2 },
+				Spread: func(schema.GroupVersionKind) (int, int) { return 2, 1 },
 			})
 			if errors.Is(err, ErrMoved) != tc.moved || err != nil && !tc.moved {
 				t.Errorf("Holds = %v, moved %t", err, tc.moved)

@@ -24,9 +24,9 @@ type Shared struct {
 	// Own reads as the controller.
 	Own client.Reader
 
-	plans    answers[map[string][]PlanRef]
-	hpas     answers[map[Scaled]bool]
-	versions answers[map[string]Version]
+	plans    lists[map[string][]PlanRef]
+	hpas     lists[map[Scaled]bool]
+	versions lists[map[string]Version]
 }
 
 // New returns a Shared that has read nothing.
@@ -62,46 +62,72 @@ const listed = 500
 // ErrTooMany says that a namespace has too many objects of a kind for a list.
 var ErrTooMany = fmt.Errorf("more than %d objects of the kind", listed)
 
-// PlansIn returns the BatchReleases of a namespace by Deployment, those that are being deleted
-// included. The list was begun after since, at the time that it returns.
-func (s *Shared) PlansIn(ctx context.Context, namespace string, since time.Time) (map[string][]PlanRef, time.Time, error) {
-	return s.plans.get(namespace, since, func() (map[string][]PlanRef, error) {
-		var list v1alpha1.BatchReleaseList
-		if err := s.Own.List(ctx, &list, client.InNamespace(namespace), client.Limit(listed)); err != nil {
-			return nil, fmt.Errorf("listing the BatchReleases of %s: %w", namespace, err)
-		}
-		if list.Continue != "" {
-			return nil, ErrTooMany
-		}
-		by := map[string][]PlanRef{}
-		for i := range list.Items {
-			br := &list.Items[i]
-			workload := br.Spec.WorkloadRef.Name
-			by[workload] = append(by[workload], PlanRef{br.Name, br.UID})
-		}
-		return by, nil
-	})
+// Query is what is asked for of a namespace.
+type Query struct {
+	// Namespace is empty for a kind without namespaces.
+	Namespace string
+	// Since is when the list was begun at the earliest.
+	Since time.Time
+	// Spread returns how many objects of a kind sources have applied in all, and in how many
+	// namespaces. The kind is the one that is listed, or that the list is about. nil: a list of
+	// the namespace is wanted.
+	Spread func() (objects, namespaces int)
 }
 
-// ScaledIn returns what autoscalers resize in a namespace. The list was begun after since, at
-// the time that it returns.
-func (s *Shared) ScaledIn(ctx context.Context, namespace string, since time.Time) (map[Scaled]bool, time.Time, error) {
-	return s.hpas.get(namespace, since, func() (map[Scaled]bool, error) {
+// PlansIn returns the BatchReleases of a namespace by Deployment, those that are being deleted
+// included. Spread is that of the Deployments. The list was begun at the time that it returns.
+func (s *Shared) PlansIn(ctx context.Context, q Query) (map[string][]PlanRef, time.Time, error) {
+	read := func(namespace string, limit int) (map[string]map[string][]PlanRef, error) {
+		var list v1alpha1.BatchReleaseList
+		if err := s.Own.List(ctx, &list, client.InNamespace(namespace), client.Limit(int64(limit))); err != nil {
+			return nil, fmt.Errorf("listing the BatchReleases of %q: %w", namespace, err)
+		}
+		by := map[string]map[string][]PlanRef{namespace: {}}
+		for i := range list.Items {
+			br := &list.Items[i]
+			of := at(by, br.Namespace)
+			of[br.Spec.WorkloadRef.Name] = append(of[br.Spec.WorkloadRef.Name], PlanRef{br.Name, br.UID})
+		}
+		return by, whole(&list)
+	}
+	return s.plans.in(q, "", "", func() (map[string]map[string][]PlanRef, error) { return read(q.Namespace, listed) },
+		func(int) (map[string]map[string][]PlanRef, error) { return read("", listed) }) // they are large
+}
+
+// ScaledIn returns what autoscalers resize in a namespace. Spread is that of the Deployments.
+// The list was begun at the time that it returns.
+func (s *Shared) ScaledIn(ctx context.Context, q Query) (map[Scaled]bool, time.Time, error) {
+	read := func(namespace string, limit int) (map[string]map[Scaled]bool, error) {
 		var list autoscalingv2.HorizontalPodAutoscalerList
-		if err := s.Own.List(ctx, &list, client.InNamespace(namespace), client.Limit(listed)); err != nil {
-			return nil, fmt.Errorf("listing the HorizontalPodAutoscalers of %s: %w", namespace, err)
+		if err := s.Own.List(ctx, &list, client.InNamespace(namespace), client.Limit(int64(limit))); err != nil {
+			return nil, fmt.Errorf("listing the HorizontalPodAutoscalers of %q: %w", namespace, err)
 		}
-		if list.Continue != "" {
-			return nil, ErrTooMany
-		}
-		scaled := map[Scaled]bool{}
+		by := map[string]map[Scaled]bool{namespace: {}}
 		for i := range list.Items {
 			if ref, ok := ScaledBy(&list.Items[i]); ok {
-				scaled[ref] = true
+				at(by, list.Items[i].Namespace)[ref] = true
 			}
 		}
-		return scaled, nil
-	})
+		return by, whole(&list)
+	}
+	return s.hpas.in(q, "", "", func() (map[string]map[Scaled]bool, error) { return read(q.Namespace, listed) },
+		func(objects int) (map[string]map[Scaled]bool, error) { return read("", max(listed, objects)) })
+}
+
+// at returns the part of a namespace.
+func at[K comparable, V any](by map[string]map[K]V, namespace string) map[K]V {
+	if by[namespace] == nil {
+		by[namespace] = map[K]V{}
+	}
+	return by[namespace]
+}
+
+// whole returns an error if a list is cut off.
+func whole(list metav1.ListInterface) error {
+	if list.GetContinue() != "" {
+		return ErrTooMany
+	}
+	return nil
 }
 
 // ScaledBy returns what an autoscaler resizes; false: its reference is not valid.
@@ -111,31 +137,73 @@ func ScaledBy(h *autoscalingv2.HorizontalPodAutoscaler) (Scaled, bool) {
 	return Scaled{gv.Group, ref.Kind, ref.Name}, err == nil
 }
 
-// VersionsIn returns the versions of all objects of a kind in a namespace by name, as an
-// account reads them. For a kind without namespaces, the namespace is empty. The list was begun
-// after since, at the time that it returns. known is how many of the objects are asked for in
-// all. The error is [ErrTooMany] if there are many more.
-func (s *Shared) VersionsIn(
-	ctx context.Context, as client.Reader, account string, gvk schema.GroupVersionKind, namespace string, since time.Time, known func() int,
-) (map[string]Version, time.Time, error) {
-	key := account + "\x00" + namespace + "\x00" + gvk.String()
-	return s.versions.get(key, since, func() (map[string]Version, error) {
+// Kind is a kind as an account reads it.
+type Kind struct {
+	schema.GroupVersionKind
+	As      client.Reader
+	Account string
+	// Known returns how many objects of the kind in the namespace sources have applied.
+	Known func() int
+}
+
+// VersionsIn returns the versions of all objects of a kind in a namespace by name. The account
+// reads them, or the controller those of all namespaces. The list was begun at the time that it
+// returns. The error is [ErrTooMany] if there are many more objects than sources have applied.
+func (s *Shared) VersionsIn(ctx context.Context, kind Kind, q Query) (map[string]Version, time.Time, error) {
+	gvk := kind.GroupVersionKind
+	read := func(as client.Reader, namespace string, known int) (map[string]map[string]Version, error) {
 		var list metav1.PartialObjectMetadataList
 		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		if err := as.List(ctx, &list, client.InNamespace(namespace), client.Limit(max(listed, 8*int64(known())))); err != nil {
+		if err := as.List(ctx, &list, client.InNamespace(namespace), client.Limit(int64(max(listed, 8*known)))); err != nil {
 			return nil, fmt.Errorf("listing %s in %q: %w", gvk.Kind, namespace, err)
 		}
-		if list.Continue != "" {
-			return nil, ErrTooMany
-		}
-		versions := make(map[string]Version, len(list.Items))
+		by := map[string]map[string]Version{namespace: {}}
 		for i := range list.Items {
-			if list.Items[i].DeletionTimestamp == nil {
-				versions[list.Items[i].Name] = VersionOf(&list.Items[i])
+			if o := &list.Items[i]; o.DeletionTimestamp == nil {
+				at(by, o.Namespace)[o.Name] = VersionOf(o)
 			}
 		}
-		return versions, nil
-	})
+		return by, whole(&list)
+	}
+	return s.versions.in(q, kind.Account, gvk.String(),
+		func() (map[string]map[string]Version, error) { return read(kind.As, q.Namespace, kind.Known()) },
+		func(objects int) (map[string]map[string]Version, error) { return read(s.Own, "", objects) })
+}
+
+// spreadFrom is the number of namespaces from which one list of all namespaces is read in place
+// of one for each.
+const spreadFrom = 5
+
+// errNarrow says that sources have objects of a kind in few namespaces.
+var errNarrow = errors.New("the kind is in few namespaces")
+
+// lists are the lists of a namespace, and those of all namespaces. A list of all is read as the
+// controller, whatever the account: it says no more than whether objects are as they were
+// applied.
+type lists[T any] struct {
+	each answers[map[string]T] // by account, namespace and kind
+	all  answers[map[string]T] // by kind
+}
+
+// in returns what a list says of a namespace. Both functions return what they read by
+// namespace. If a list of all namespaces is refused, the one of the namespace is read.
+func (l *lists[T]) in(
+	q Query, account, kind string, one func() (map[string]T, error), all func(objects int) (map[string]T, error),
+) (T, time.Time, error) {
+	if q.Spread != nil && q.Namespace != "" {
+		by, begun, err := l.all.get(kind, q.Since, func() (map[string]T, error) {
+			objects, namespaces := q.Spread()
+			if namespaces < spreadFrom {
+				return nil, errNarrow
+			}
+			return all(objects)
+		})
+		if err == nil {
+			return by[q.Namespace], begun, nil
+		}
+	}
+	by, begun, err := l.each.get(account+"\x00"+q.Namespace+"\x00"+kind, q.Since, one)
+	return by[q.Namespace], begun, err
 }
 
 // answers are lists that were read, by what was asked. A refusal is kept for a while, so that
@@ -158,6 +226,9 @@ const (
 	// refusedFor is how long a list is not tried again that an account may not read, or that is
 	// too long.
 	refusedFor = 10 * time.Minute
+	// narrowFor is how long sources are taken to have objects in few namespaces. To count them
+	// takes time for each source.
+	narrowFor = time.Minute
 )
 
 func (a *answers[T]) get(key string, since time.Time, read func() (T, error)) (T, time.Time, error) {
@@ -174,7 +245,7 @@ func (a *answers[T]) get(key string, since time.Time, read func() (T, error)) (T
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	var none T
-	if of.refused != nil && time.Since(of.begun) < refusedFor {
+	if of.refused != nil && time.Since(of.begun) < keptFor(of.refused) {
 		return none, of.begun, of.refused
 	}
 	if of.refused == nil && of.begun.After(since) {
@@ -193,8 +264,16 @@ func (a *answers[T]) get(key string, since time.Time, read func() (T, error)) (T
 	return value, begun, nil
 }
 
+// keptFor returns how long a refusal holds.
+func keptFor(refusal error) time.Duration {
+	if errors.Is(refusal, errNarrow) {
+		return narrowFor
+	}
+	return refusedFor
+}
+
 // isRefusal reports whether a list will be refused again.
 func isRefusal(err error) bool {
-	return errors.Is(err, ErrTooMany) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) ||
+	return errors.Is(err, ErrTooMany) || errors.Is(err, errNarrow) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) ||
 		apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 }
