@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -27,7 +28,7 @@ func hookServer(t *testing.T) (*Receiver, string) {
 	w := &Receiver{
 		c: c.Client, own: c.Client, log: logr.Discard(), limit: rate.NewLimiter(rate.Inf, 1), jobs: make(chan hook, hooksWaiting),
 		reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks),
-		slots: make(chan struct{}, 1), asked: map[types.NamespacedName]bool{}, tokens: tokenCache{},
+		slots: make(chan struct{}, 1), asked: map[types.NamespacedName]bool{}, named: workqueue.NewTyped[types.NamespacedName](),
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

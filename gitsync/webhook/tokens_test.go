@@ -26,7 +26,7 @@ func (c *counted) Get(ctx context.Context, key client.ObjectKey, o client.Object
 func TestTokens(t *testing.T) {
 	c := clustertest.Shared(t)
 	ns := c.Namespace(t)
-	own, tokens := &counted{Reader: c.Client}, tokenCache{}
+	own, tokens := &counted{Reader: c.Client}, &tokenCache{}
 	secret := func(token string) *corev1.Secret {
 		return &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: ns}, StringData: map[string]string{keyToken: token},

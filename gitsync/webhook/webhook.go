@@ -25,7 +25,9 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/giturl"
@@ -61,9 +63,11 @@ type Requester interface {
 // source gets the request directly, and any other one writes an annotation for it.
 type Receiver struct {
 	address   string
+	cache     cache.Cache
 	c         client.Client // cached; of Secrets the metadata alone
 	own       client.Reader // of Secrets
 	tokens    tokenCache
+	named     workqueue.TypedInterface[types.NamespacedName] // Secrets whose token is to be read
 	log       logr.Logger
 	limit     *rate.Limiter
 	jobs      chan hook
@@ -86,9 +90,9 @@ type hook struct {
 func New(mgr ctrl.Manager, address string, r Requester) *Receiver {
 	return &Receiver{
 		requester: r,
-		address:   address, c: mgr.GetClient(), own: mgr.GetAPIReader(), log: mgr.GetLogger().WithName("webhook"),
+		address:   address, cache: mgr.GetCache(), c: mgr.GetClient(), own: mgr.GetAPIReader(), log: mgr.GetLogger().WithName("webhook"),
 		limit: rate.NewLimiter(hooksPerSecond, hooksBurst), jobs: make(chan hook, hooksWaiting),
-		reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks), tokens: tokenCache{},
+		reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks), named: workqueue.NewTyped[types.NamespacedName](),
 		slots: make(chan struct{}, annotatedAtOnce), asked: map[types.NamespacedName]bool{},
 	}
 }
@@ -101,6 +105,9 @@ func (w *Receiver) Start(ctx context.Context) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.address)
 	if err != nil {
 		return fmt.Errorf("listening for webhooks: %w", err)
+	}
+	if err := w.noteSecrets(ctx, w.cache); err != nil {
+		return errors.Join(err, l.Close())
 	}
 	return w.serve(ctx, l)
 }
@@ -124,6 +131,7 @@ func (w *Receiver) serve(ctx context.Context, l net.Listener) error {
 			}
 		}
 	})
+	running.Go(func() { w.readNoted(ctx) })
 	running.Go(func() {
 		<-ctx.Done()
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), hookTime)
@@ -203,11 +211,11 @@ func (w *Receiver) look(ctx context.Context, h hook) {
 	}
 	for i := range sources.Items {
 		gs := &sources.Items[i]
-		if gs.Spec.Webhook == nil || !p.isOf(gs) {
+		key, ok := secretOf(gs)
+		if !ok || !p.isOf(gs) {
 			continue
 		}
 		log := w.log.WithValues("source", gs.Namespace+"/"+gs.Name, "branch", gs.Spec.Ref.Branch)
-		key := client.ObjectKey{Namespace: gs.Namespace, Name: gs.Spec.Webhook.SecretRef.Name}
 		shared, ok := tokens[key] // a thousand sources have it in common
 		if !ok {
 			shared.value, shared.err = w.tokens.of(ctx, w.c, w.own, key)
