@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -95,6 +98,56 @@ func TestInterval_ListsAndFindsDrift(t *testing.T) {
 		return err
 	})
 	onlyLists(s, requests)
+}
+
+// If each of many sources has a namespace of its own, one list of all namespaces answers for all
+// of them. Drift in each is found.
+func TestInterval_ManyNamespaces(t *testing.T) {
+	t.Parallel()
+	s, requests := newIdleEnv(t), &ledger{}
+	envs, more := []*env{s}, []string{}
+	for range 6 {
+		envs = append(envs, inNamespace(s))
+		more = append(more, envs[len(envs)-1].ns)
+	}
+	t.Cleanup(s.startManager(requests.config(s.c.Config), func(mgr ctrl.Manager) error {
+		options := gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 2, NoRemoteBases: true}
+		options.FileRoots = []string{os.TempDir()}
+		return gitsync.Add(mgr, options)
+	}, more...))
+	role := "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: a, labels: {team: shop}}\nrules: []\n"
+	tip := s.push(map[string]string{"deploy/role.yaml": role})
+	for _, of := range envs {
+		of.source()
+		of.applied(tip)
+	}
+	for _, of := range envs {
+		of.kubectl("patch", "gsrc/shop", "--type=merge", "-p", `{"spec":{"interval":"3s"}}`)
+	}
+	const roles = "GET /apis/rbac.authorization.k8s.io/v1/roles"
+	onlyTogether := func() {
+		t.Helper()
+		clustertest.Wait(t, "intervals that only list all namespaces", func() error {
+			all, _ := requests.since(0)
+			if len(all) < 3 || slices.ContainsFunc(all[len(all)-3:], func(r string) bool { return r != roles }) {
+				return fmt.Errorf("the last requests: %s", all[max(0, len(all)-20):])
+			}
+			return nil
+		})
+	}
+	onlyTogether()
+	envs[2].kubectl("label", "--overwrite", "role/a", "team=hand")
+	envs[5].kubectl("delete", "role/a")
+	for _, of := range []*env{envs[2], envs[5]} {
+		clustertest.Wait(t, of.ns+": the end of the drift", func() error {
+			out, err := s.c.Kubectl(t, "-n", of.ns, "get", "role/a", "-o", "jsonpath={.metadata.labels.team}")
+			if err == nil && out != "shop" {
+				err = errors.New(out)
+			}
+			return err
+		})
+	}
+	onlyTogether()
 }
 
 // An account that may not list has each object read.
