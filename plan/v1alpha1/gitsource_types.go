@@ -361,9 +361,10 @@ type GitSourceStatus struct {
 	// tranche.dev/reconcile asks for a sync.
 	// +optional
 	ObservedCommit string `json:"observedCommit,omitempty"`
-	// appliedCommit is the last commit that was applied completely. It is written together
-	// with observedCommit, so a later commit may be applied as well if it touches nothing
-	// of the source.
+	// appliedCommit is the last commit that was applied completely. A later commit that touches
+	// nothing of the source is as good as applied. It is written like observedCommit: when
+	// something of the source changes, when the interval is over, or when tranche.dev/reconcile
+	// asks for a sync.
 	// +optional
 	AppliedCommit string `json:"appliedCommit,omitempty"`
 	// appliedWith is a digest of the spec with which appliedCommit was applied. It is
