@@ -336,6 +336,61 @@ func TestReleaseBehindCommits(t *testing.T) {
 	}
 }
 
+// A template that the branch removed and brought again is another release, though the status is
+// behind by many commits. This is so, too, if no controller saw the removal. The approvals of the
+// first release do not open its gates.
+func TestReintroducedBehindCommits(t *testing.T) {
+	t.Parallel()
+	s := newIdleEnv(t)
+	stop := s.startController(andRollout)
+	t.Cleanup(func() { stop() })
+	s.applied2(s.push(manifests("v1")))
+	s.isAt("web", "ReleaseCompleted", 1)
+	before := s.push(map[string]string{"deploy/web.yaml": web("v2")})
+	s.isAt("web", "WaitingForApproval", 0)
+	first := s.release("web")
+	s.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", first.Status.UpdateRevision, before, "0")})
+	s.isAt("web", "ReleaseCompleted", 1)
+	s.push(map[string]string{"deploy/web.yaml": web("v1")})
+	clustertest.Wait(t, "the way back to be stable", func() error {
+		if at := s.release("web").Status; at.Phase != v1alpha1.PhaseCompleted || at.StableRevision == first.Status.UpdateRevision {
+			return fmt.Errorf("%s %s: stable is %s", at.Phase, at.Reason, at.StableRevision)
+		}
+		return nil
+	})
+	s.passes(func() { s.manyCommits(90) }, "shop")
+	stop()
+	s.manyCommits(1000)
+	s.push(map[string]string{"deploy/web.yaml": web("v3")})
+	s.push(map[string]string{"deploy/web.yaml": web("v1")})
+	again := s.push(map[string]string{"deploy/web.yaml": web("v2")})
+	s.manyCommits(3)
+	stop = s.startController(andRollout)
+	clustertest.Wait(t, "the release of "+again, func() error {
+		if br := s.release("web"); br.Spec.Commit != again || br.Status.Reason != "WaitingForApproval" {
+			return fmt.Errorf("that of %s, %s", br.Spec.Commit, br.Status.Reason)
+		}
+		return nil
+	})
+	if br := s.release("web"); br.Status.UpdateRevision != first.Status.UpdateRevision || br.Spec.Approval != nil {
+		t.Errorf("revision %s, approved by %+v; first it was %s", br.Status.UpdateRevision, br.Spec.Approval, first.Status.UpdateRevision)
+	}
+	s.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", first.Status.UpdateRevision, again, "0")})
+	s.isAt("web", "ReleaseCompleted", 1)
+
+	// The same if the branch has at last what is applied.
+	s.passes(func() { s.manyCommits(3) }, "shop")
+	stop()
+	s.push(map[string]string{"deploy/web.yaml": web("v1")})
+	third := s.push(map[string]string{"deploy/web.yaml": web("v2")})
+	tip := s.manyCommits(3)
+	stop = s.startController(andRollout)
+	s.applied(tip)
+	if c := s.release("web").Spec.Commit; c != third {
+		t.Errorf("the release is that of %s, want %s", c, third)
+	}
+}
+
 // A commit leaves a source as it is. Another source of the same branch that depends on it
 // does not wait until the status of the first one has the commit.
 func TestDependsOnWhatIsUntouched(t *testing.T) {
