@@ -43,7 +43,7 @@ type signed struct {
 
 func newSigned(t *testing.T) *signed {
 	t.Helper()
-	key := func() gittest.Key { return gittest.NewSSHKey(t, "ed25519", "") }
+	key := func() gittest.Key { return gittest.NewPersonsKey(t) }
 	m := &signed{t: t, Repo: gittest.NewRepo(t), ada: key(), grace: key(), forge: key(), eve: key()}
 	parse := func(lines ...string) *signature.Keys {
 		keys, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte(strings.Join(lines, "\n"))})

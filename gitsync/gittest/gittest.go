@@ -45,13 +45,36 @@ func NewRepo(t testing.TB, initArgs ...string) *Repo {
 func NewRepoAt(t testing.TB, bare string, initArgs ...string) *Repo {
 	t.Helper()
 	r := &Repo{t: t, Bare: bare, Work: filepath.Join(t.TempDir(), "work"), Author: Author}
-	for _, kind := range [][]string{{"--bare", bare}, {r.Work}} { // without a template, which has hooks as examples
-		Git(t, ".", slices.Concat([]string{"init", "-q", "--template=", "-b", "main"}, initArgs, kind)...)
+	if len(initArgs) == 0 { // without processes
+		initialize(t, bare, "true")
+		initialize(t, filepath.Join(r.Work, ".git"), "false")
+	} else {
+		for _, kind := range [][]string{{"--bare", bare}, {r.Work}} { // without a template, which has hooks as examples
+			Git(t, ".", slices.Concat([]string{"init", "-q", "--template=", "-b", "main"}, initArgs, kind)...)
+		}
 	}
 	configure(t, filepath.Join(bare, "config"), noMaintenance)
 	configure(t, filepath.Join(r.Work, ".git", "config"),
 		noMaintenance+fmt.Sprintf("[remote \"origin\"]\n\turl = %q\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n", bare))
 	return r
+}
+
+// initialize makes a repository with branch main as `git init` does.
+func initialize(t testing.TB, dir, bare string) {
+	t.Helper()
+	var errs []error
+	for _, below := range []string{"objects/info", "objects/pack", "refs/heads", "refs/tags"} {
+		errs = append(errs, os.MkdirAll(filepath.Join(dir, below), 0o755))
+	}
+	for name, content := range map[string]string{
+		"HEAD":   "ref: refs/heads/main\n",
+		"config": "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = " + bare + "\n",
+	} {
+		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // noMaintenance spares each commit and each push a process that finds nothing to do.

@@ -22,7 +22,7 @@ func NewGraph(t testing.TB, seed uint64, persons int) *Graph {
 	t.Helper()
 	g := &Graph{Repo: NewRepo(t), Rand: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // a test's choices
 	for range persons {
-		g.Keys = append(g.Keys, NewSSHKey(t, "ed25519", ""))
+		g.Keys = append(g.Keys, NewPersonsKey(t))
 	}
 	return g
 }

@@ -1,12 +1,16 @@
 package gittest
 
 import (
+	"crypto/ed25519"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/crypto/ssh"
 )
 
 // Need skips a test if the machine lacks a program. If CI is set, all must be there, and
@@ -45,6 +49,31 @@ func NewSSHKey(t testing.TB, kind, passphrase string) Key {
 		Public: strings.TrimSpace(read(t, file+".pub")), Private: read(t, file),
 		Config: []string{"gpg.format=ssh", "user.signingKey=" + file},
 	}
+}
+
+// NewPersonsKey makes an Ed25519 key as ssh-keygen does, in this process.
+func NewPersonsKey(t testing.TB) Key {
+	t.Helper()
+	Need(t, "git", "ssh-keygen")
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "key of a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := ssh.NewPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := Key{Public: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(line))), Private: string(pem.EncodeToMemory(block))}
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte(k.Private), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k.Config = []string{"gpg.format=ssh", "user.signingKey=" + file}
+	return k
 }
 
 // GPG is a GnuPG home.
