@@ -11,23 +11,46 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 )
 
-// program is the program itself, built for this machine.
+// built is the folder of the program.
+var built string
+
+func TestMain(m *testing.M) {
+	var err error
+	if built, err = os.MkdirTemp("", "tranche-release-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(built)
+	os.Exit(code)
+}
+
+// program is the program itself, built for this machine with the flags of a release.
 func program(t *testing.T) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "tranche-"+runtime.GOOS+"-"+runtime.GOARCH)
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-X main.version="+testVersion, "-o", file, "./cmd/tranche")
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	file, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return file
 }
+
+// buildOnce links once for all tests: that takes as long as all the rest.
+var buildOnce = sync.OnceValues(func() (string, error) {
+	file := filepath.Join(built, "tranche-"+runtime.GOOS+"-"+runtime.GOARCH)
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+testVersion, "-o", file, "./cmd/tranche")
+	build.Dir = filepath.Join("..", "..")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return file, nil
+})
 
 func files(t *testing.T, folder, binary string) {
 	t.Helper()
@@ -36,9 +59,16 @@ func files(t *testing.T, folder, binary string) {
 }
 
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	binary, first, second := program(t), t.TempDir(), t.TempDir()
-	files(t, first, binary)
-	files(t, second, binary)
+	t.Run("in two folders", func(t *testing.T) { // side by side: most is compression
+		for _, folder := range []string{first, second} {
+			t.Run(filepath.Base(folder), func(t *testing.T) {
+				t.Parallel()
+				files(t, folder, binary)
+			})
+		}
+	})
 	if out, err := exec.Command("diff", "-r", first, second).CombinedOutput(); err != nil {
 		t.Errorf("two times the same: %s", out)
 	}

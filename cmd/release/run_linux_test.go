@@ -17,13 +17,12 @@ import (
 // inImage is set where this test binary is to run a program in an image.
 const inImage = "RUN_IN_IMAGE"
 
-func TestMain(m *testing.M) {
+func init() {
 	if root := os.Getenv(inImage); root != "" {
 		if err := enter(root, os.Args[1:]); err != nil {
 			panic(err)
 		}
 	}
-	os.Exit(m.Run())
 }
 
 // enter becomes a program of an image, with a root that cannot be written, in the mount namespace
@@ -102,6 +101,7 @@ func unpack(t *testing.T, img v1.Image) string {
 // The image is the program and certificates, and nothing else. It runs as a user other than
 // root, with a root that cannot be written.
 func TestImage_Runs(t *testing.T) {
+	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "image")
 	image(t, folder, program(t))
 	index, err := readImage(folder)
