@@ -23,6 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/failures"
 	"github.com/tranche-dev/tranche/rollout/managedfields"
+	"github.com/tranche-dev/tranche/rollout/tell"
 )
 
 // eventInterval is the time between events of a failing hand-back. By default, the API server keeps an event for an hour.
@@ -73,14 +74,14 @@ func (a *abandonment) tellNotHandedBack(d *appsv1.Deployment, action engine.Acti
 		}
 	}
 	if a.handBacks.isNews(d, e.Reason, a.now()) {
-		a.tell(d, e)
+		a.Tell(d, e)
 	}
 }
 
 // abandonment lets go of the Deployments that no plan governs any more.
 type abandonment struct {
 	client.Client
-	teller
+	*tell.Teller
 	reader    client.Reader // past the cache
 	plans     planIndex
 	startup   *startup
@@ -200,10 +201,12 @@ func (a *abandonment) release(ctx context.Context, key types.NamespacedName) err
 			a.tellNotHandedBack(o.Deployment, action, err)
 			return err
 		}
-		a.warnOfChange(w, action, o.Deployment)
+		warnOfChange(a.Teller, w, action, o.Deployment)
 		logr.FromContextOrDiscard(ctx).Info("Action written", "deployment", key.Name, "action", action.String(), "because", action.Because())
-		e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
-		a.tell(o.Deployment, e)
+		e, told := tell.Of(action)
+		if told {
+			a.Tell(o.Deployment, e)
+		}
 		if e.Reason == v1alpha1.ReasonHandedBack {
 			a.tellKept(ctx, key, e)
 		}
@@ -231,7 +234,7 @@ func (a *abandonment) unmoved(ctx context.Context, d *appsv1.Deployment) error {
 // as it is.
 func (a *abandonment) tellMislabelled(d *appsv1.Deployment) {
 	if a.handBacks.isNews(d, v1alpha1.ReasonNotHeld, a.now()) {
-		a.tell(d, engine.Event{Warning: true, Reason: v1alpha1.ReasonNotHeld, Message: "The Deployment has label " + v1alpha1.LabelHeld +
+		a.Tell(d, engine.Event{Warning: true, Reason: v1alpha1.ReasonNotHeld, Message: "The Deployment has label " + v1alpha1.LabelHeld +
 			", and is not held: no plan governs it, Tranche has no record of it, and it is not both paused and of strategy " +
 			"Recreate. Nothing is changed. " +
 			"To take the label off, label the namespace " + v1alpha1.LabelDrift +
@@ -276,7 +279,7 @@ func (a *abandonment) tellKept(ctx context.Context, key types.NamespacedName, e 
 	for i := range plans.Items {
 		kept := e
 		kept.Message += "; it is being deleted, and the finalizers " + plan.JoinNames(plans.Items[i].Finalizers) + " keep only the object"
-		a.tell(&plans.Items[i], kept)
+		a.Tell(&plans.Items[i], kept)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/managedfields"
+	"github.com/tranche-dev/tranche/rollout/tell"
 )
 
 // tryHandBack has the API server try the hand-back that a decision contains, as a dry run
@@ -78,7 +79,7 @@ func (a *actor) changedBy(action engine.HandBack) []string {
 // warnOfChange warns of a pod template that admission has changed in a hand-back that was
 // made all the same. The plan is gone, there are no pods, or the policy leaves dry runs
 // alone.
-func (t teller) warnOfChange(a *actor, action engine.Action, about ...client.Object) {
+func warnOfChange(t *tell.Teller, a *actor, action engine.Action, about ...client.Object) {
 	handBack, ok := action.(engine.HandBack)
 	if !ok {
 		return
@@ -88,7 +89,7 @@ func (t teller) warnOfChange(a *actor, action engine.Action, about ...client.Obj
 		return
 	}
 	for _, o := range about {
-		t.tell(o, engine.Event{Warning: true, Reason: v1alpha1.ReasonHandedBack, Message: "An admission policy or webhook changed " +
+		t.Tell(o, engine.Event{Warning: true, Reason: v1alpha1.ReasonHandedBack, Message: "An admission policy or webhook changed " +
 			strings.Join(fields, ", ") + " at the hand-back; the native controller replaces the pods that run otherwise"})
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -38,6 +37,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/metrics"
 	"github.com/tranche-dev/tranche/rollout/notify"
 	"github.com/tranche-dev/tranche/rollout/podcauses"
+	"github.com/tranche-dev/tranche/rollout/tell"
 	"github.com/tranche-dev/tranche/rollout/templates"
 	"github.com/tranche-dev/tranche/rollout/transition"
 )
@@ -109,13 +109,13 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 	if err != nil {
 		return nil, err
 	}
-	plans, tells := planIndex{c}, teller{mgr.GetEventRecorder("tranche")}
+	plans, teller := planIndex{c}, tell.New(mgr.GetEventRecorder("tranche"), o.Now)
 	sources := &startup{uptime: o.Uptime, seen: map[types.NamespacedName]bool{}, returns: map[types.NamespacedName]time.Duration{}}
 	return &reconciler{
 		version:   version,
 		reader:    mgr.GetAPIReader(),
 		Client:    c,
-		teller:    tells,
+		Teller:    teller,
 		plans:     plans,
 		templates: templates.New(),
 		account:   account.New(mgr.GetAPIReader(), c, o.Now),
@@ -126,7 +126,7 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 		fence:     fence.New(mgr.GetAPIReader()),
 		startup:   sources,
 		abandonment: &abandonment{
-			Client: c, teller: tells, reader: mgr.GetAPIReader(), plans: plans, startup: sources,
+			Client: c, Teller: teller, reader: mgr.GetAPIReader(), plans: plans, startup: sources,
 			handBacks: &handBacks{of: map[types.NamespacedName]sentEvent{}}, now: o.Now,
 		},
 		notifier:  o.Notifier,
@@ -174,7 +174,7 @@ func clusterVersion(mgr ctrl.Manager) (*kubeversion.Version, error) {
 type reconciler struct {
 	client.Client
 	reader client.Reader // past the cache, which has no managedFields and no pods
-	teller
+	*tell.Teller
 	plans       planIndex
 	templates   *templates.Cache
 	account     *account.Account
@@ -309,6 +309,7 @@ func (r *reconciler) forget(release types.NamespacedName) {
 	r.confirmed.forget(release)
 	r.fence.Forget(release)
 	r.measuring.Forget(release)
+	r.Teller.Forget(release)
 	metrics.Forget(release)
 }
 
@@ -328,7 +329,7 @@ func refused(err error) bool {
 // failed. The status says so after a minute: it is written by the same API server.
 func (r *reconciler) tellFailing(ctx context.Context, br *v1alpha1.BatchRelease, err error) {
 	logr.FromContextOrDiscard(ctx).Error(err, "Request failed", "revision", br.Status.UpdateRevision, "step", br.Status.CurrentStepIndex)
-	r.tell(br, engine.Event{Warning: true, Reason: v1alpha1.ReasonRequestFailed,
+	r.Tell(br, engine.Event{Warning: true, Reason: v1alpha1.ReasonRequestFailed,
 		Message: err.Error() + "; it is tried again, less and less often"})
 }
 
@@ -339,7 +340,7 @@ func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease,
 	err = r.account.Explain(ctx, err)
 	status, wait := r.clock.Refused(o, err)
 	if br.Status.Reason != status.Reason {
-		r.tell(br, engine.Event{Warning: true, Reason: status.Reason, Message: status.Message})
+		r.Tell(br, engine.Event{Warning: true, Reason: status.Reason, Message: status.Message})
 		logr.FromContextOrDiscard(ctx).Error(err, "Write refused")
 	}
 	if equality.Semantic.DeepEqual(br.Status, status) {
@@ -410,17 +411,11 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 		}
 	}
 	r.took(o.Release, d.Status)
-	for _, e := range d.Events {
-		if e.Reason == v1alpha1.ReasonDriftCorrected {
-			e.Message += culprit
-		}
-		r.tell(o.Release, e)
-		if e.Reason == v1alpha1.ReasonDriftCorrected {
-			r.tell(o.Deployment, e)
-			if !engine.Held(o.Deployment) {
-				r.contests.reverted(client.ObjectKeyFromObject(o.Release), r.now(), culprit)
-			}
-		}
+	if o.Deployment != nil {
+		r.Sizes(client.ObjectKeyFromObject(o.Release), o.Deployment, d.Status.CurrentStepState != v1alpha1.StepUpgrade)
+	}
+	if drifted := r.Decided(o.Release, o.Deployment, d.Events, culprit); drifted && !engine.Held(o.Deployment) {
+		r.contests.reverted(client.ObjectKeyFromObject(o.Release), r.now(), culprit)
 	}
 	return nil
 }
@@ -445,34 +440,20 @@ func (r *reconciler) resizeRest(ctx context.Context, o engine.Observed, refused 
 // act makes the actions. The first that fails ends the round.
 func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engine.Action, log logr.Logger) error {
 	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment, minor: o.Minor}
-	var scaled []string
-	defer func() {
-		if len(scaled) > 0 { // an event of the Deployment, as the native controller's, and one in a round
-			r.tell(o.Deployment, engine.Event{Reason: v1alpha1.ReasonScalingReplicaSet, Message: strings.Join(scaled, "; ")})
-		}
-	}()
+	release := client.ObjectKeyFromObject(o.Release)
 	for _, action := range actions {
 		wrote, err := a.act(ctx, action)
 		if err != nil {
 			return fmt.Errorf("Deployment %s/%s: %s: %w", o.Deployment.Namespace, o.Deployment.Name, action, err)
 		}
-		r.warnOfChange(a, action, o.Release, o.Deployment)
+		warnOfChange(r.Teller, a, action, o.Release, o.Deployment)
 		if !wrote {
 			continue
 		}
 		log.Info("Action written", "action", action.String(), "because", action.Because())
-		e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
-		switch e.Reason {
-		case v1alpha1.ReasonScalingReplicaSet:
-			scaled = append(scaled, e.Message)
-		case v1alpha1.ReasonRecordChanged:
-			r.tell(o.Release, e)
-		default:
-			r.tell(o.Release, e)
-			r.tell(o.Deployment, e)
-		}
+		r.Written(release, o.Deployment, action)
 		if _, created := action.(engine.CreateReplicaSet); created {
-			r.trials.forget(client.ObjectKeyFromObject(o.Release)) // it passes again
+			r.trials.forget(release) // it passes again
 		}
 	}
 	return nil
@@ -504,35 +485,6 @@ func (r *reconciler) culprit(ctx context.Context, o engine.Observed, d engine.De
 func moved(old, new v1alpha1.BatchReleaseStatus) bool {
 	return old.Phase != new.Phase || old.CurrentStepIndex != new.CurrentStepIndex ||
 		old.CurrentStepState != new.CurrentStepState || old.Reason != new.Reason || old.UpdateRevision != new.UpdateRevision
-}
-
-// reasonOf names an action in events.
-func reasonOf(a engine.Action) string {
-	switch a.(type) {
-	case engine.Hold:
-		return v1alpha1.ReasonHeld
-	case engine.HandBack:
-		return v1alpha1.ReasonHandedBack
-	case engine.Unlabel:
-		return v1alpha1.ReasonNotHeld
-	case engine.CreateReplicaSet, engine.Resize, engine.UnlabelReplicaSet:
-		return v1alpha1.ReasonScalingReplicaSet
-	default:
-		return v1alpha1.ReasonRecordChanged
-	}
-}
-
-// teller sends events.
-type teller struct{ recorder events.EventRecorder }
-
-// tell tells of an object: of the BatchRelease what is decided, of the Deployment
-// what is done to it.
-func (t teller) tell(about client.Object, e engine.Event) {
-	kind := "Normal"
-	if e.Warning {
-		kind = "Warning"
-	}
-	t.recorder.Eventf(about, nil, kind, e.Reason, "Release", "%s", e.Message)
 }
 
 // abandoned is the round of a plan that is gone.

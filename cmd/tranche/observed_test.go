@@ -41,9 +41,6 @@ func (s *env) hasEvents(kind, name string, reasons ...string) {
 		var got []string
 		story := s.events(kind, name)
 		for _, line := range story {
-			if strings.Contains(line, " RecordChanged forget ") {
-				continue // whenever there is time for it
-			}
 			got = append(got, strings.Fields(line)[1])
 		}
 		if diff := gocmp.Diff(reasons, got); diff != "" {

@@ -10,7 +10,6 @@ const (
 	ReasonTakingHold               = "TakingHold"
 	ReasonHeld                     = "Held"
 	ReasonHandedBack               = "HandedBack"
-	ReasonRecordChanged            = "RecordChanged"
 	ReasonRecordsLost              = "RecordsLost"
 	ReasonWaitingForSource         = "WaitingForSource"
 	ReasonWriteRefused             = "WriteRefused"
