@@ -36,7 +36,7 @@ func TestRefuse_Damage(t *testing.T) {
 		t.Fatal(err)
 	}
 	hash := plumbing.NewHash(applied)
-	s := &repository.Snapshot{Storage: filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault()), Commit: hash, Tip: hash}
+	s := &repository.Snapshot{EncodedObjectStorer: filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault()), Commit: hash, Tip: hash}
 	src.gs.Status.AppliedCommit, src.gs.Status.AppliedWith = applied, apply.Digest(&src.gs.Spec)
 	if err := refuse(t.Context(), src, &result{}, attempt{snapshot: s}, problem); !repository.IsDamaged(err) {
 		t.Errorf("a tree of the applied commit is gone: %v", err)

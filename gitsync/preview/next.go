@@ -31,7 +31,7 @@ type branch struct {
 func newBranch(r *desired.Reader, store storer.EncodedObjectStorer, commit plumbing.Hash, set *plan.Set, t *gittree.Tree) *branch {
 	b := &branch{commit: commit, set: set}
 	if files, ok := store.(*filesystem.Storage); ok {
-		r.Snapshot = &repository.Snapshot{Storage: files, Commit: commit, Tip: commit}
+		r.Snapshot = &repository.Snapshot{EncodedObjectStorer: files, Commit: commit, Tip: commit}
 		b.history = desired.NewHistory(r, &desired.State{Commit: commit.String(), Set: set, Reads: t.Reads()})
 	}
 	return b

@@ -141,7 +141,7 @@ func (bs *Bases) begin() (*clone, error) {
 	bs.made++
 	limits := bs.limits
 	limits.RepositorySize /= BaseShare
-	next := &clone{dir: filepath.Join(bs.dir, strconv.Itoa(bs.made)), limits: limits, stores: &stores{}}
+	next := newClone(filepath.Join(bs.dir, strconv.Itoa(bs.made)), limits)
 	bs.mu.Unlock()
 	if err := os.MkdirAll(next.dir, 0o700); err != nil {
 		return nil, gitserver.StorageProblem(err)

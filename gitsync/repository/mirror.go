@@ -19,6 +19,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	"k8s.io/apimachinery/pkg/types"
@@ -140,15 +141,16 @@ type clone struct {
 	mu      sync.Mutex
 	readers int
 	retired bool
-	// stores are those of readers that are done, with the index of the packs and
-	// with what they have read. A store does not see packs that come later: there
-	// is a new pool after each fetch.
-	stores *stores
+	reading *reading
+}
+
+func newClone(dir string, limits gittree.Limits) *clone {
+	return &clone{dir: dir, limits: limits, reading: &reading{dir: dir}}
 }
 
 // Snapshot is a commit and all it needs, for one reader. It does not change.
 type Snapshot struct {
-	*filesystem.Storage
+	storer.EncodedObjectStorer
 	// Commit is what is to be applied: the tip, unless another one is pinned.
 	Commit plumbing.Hash
 	// Tip is that of the branch, which has the approvals.
@@ -163,7 +165,8 @@ type Snapshot struct {
 	// objects were fetched just now.
 	Asked, Fetched bool
 
-	stores *stores
+	reading *reading
+	folders *gittree.Folders // nil: it is not of a mirror
 }
 
 // Limits are those of the repository.
@@ -171,12 +174,7 @@ func (s *Snapshot) Limits() gittree.Limits { return s.limits }
 
 // Folders are the large ones that readers of the clone have read. Each source of a monorepo
 // would else decode the folder of all paths several times.
-func (s *Snapshot) Folders() *gittree.Folders {
-	if s.stores == nil {
-		return nil // it is not of a mirror
-	}
-	return s.stores.shared()
-}
+func (s *Snapshot) Folders() *gittree.Folders { return s.folders }
 
 // Fetch returns the branch as it is now on the server.
 func (m *Mirror) Fetch(ctx context.Context, r gitserver.Remote, branch string) (*Snapshot, error) {
@@ -379,7 +377,7 @@ func (m *Mirror) openCurrent() error {
 func (m *Mirror) path(generation int) string { return filepath.Join(m.dir, strconv.Itoa(generation)) }
 
 func (m *Mirror) clone(generation int) *clone {
-	return &clone{dir: m.path(generation), limits: m.limits, stores: &stores{}}
+	return newClone(m.path(generation), m.limits)
 }
 
 // startEmpty begins an empty clone in place of the present one.
@@ -411,6 +409,7 @@ func (m *Mirror) replace(next *clone) {
 	m.current = next
 }
 
+// store returns a store of its own, which also writes.
 func (c *clone) store() *filesystem.Storage {
 	return filesystem.NewStorage(osfs.New(c.dir), cache.NewObjectLRU(objectCache))
 }
@@ -471,7 +470,7 @@ func (c *clone) bring(ctx context.Context, s *gitserver.Session, wants ...plumbi
 	err := s.Fetch(ctx, store, wants, gitserver.Haves(store, c.tips(store)), c.limits, c.limits.RepositorySize-diskSize(c.dir))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stores = &stores{} // the pack may be there though the exchange has failed at its end
+	c.reading = &reading{dir: c.dir} // the pack may be there though the exchange has failed at its end
 	return err
 }
 
@@ -526,11 +525,10 @@ func (c *clone) snapshot(commit plumbing.Hash) *Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.readers++
-	store := c.stores.get()
-	if store == nil {
-		store = newReaderStore(c.dir)
+	objects, folders := c.reading.open()
+	return &Snapshot{
+		EncodedObjectStorer: objects, Commit: commit, Tip: commit, clone: c, limits: c.limits, reading: c.reading, folders: folders,
 	}
-	return &Snapshot{Storage: store, Commit: commit, Tip: commit, clone: c, limits: c.limits, stores: c.stores}
 }
 
 // At is the same reader's view of an older commit, with its approvals. If a commit or tag
@@ -551,7 +549,7 @@ func (s *Snapshot) justFetched() *Snapshot {
 
 // Close ends a reader's use of a snapshot.
 func (s *Snapshot) Close() {
-	s.stores.put(s.Storage)
+	s.reading.close()
 	c := s.clone
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -209,7 +209,7 @@ func TestReaderMeetsDamage(t *testing.T) {
 			ms, r := NewCache(t.TempDir()), remoteFor(t, repo.URL(), nil)
 			s := mustLook(t, ms, r, "main")
 			damage(t, s.clone.dir)
-			s.Storage = s.clone.store() // as the next reader has it
+			s.EncodedObjectStorer = s.clone.store() // as the next reader has it
 			err := readAll(s)
 			if !IsDamaged(err) {
 				t.Fatalf("%v is not taken for damage", err)

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -32,51 +33,99 @@ func openPacksIn(t *testing.T, dir string) int {
 	return n
 }
 
-// A reader keeps the packs open that it reads, within a bound, and the next one uses them. They
-// are closed once no reader has come for a while.
+// Readers share a store, which keeps the packs open that they read. They are closed once no
+// reader has come for a while.
 func TestStores_ClosePacks(t *testing.T) {
 	repo := gittest.NewRepo(t)
-	files := map[string]string{}
-	for i := range 100 {
-		files[fmt.Sprintf("apps/%03d.yaml", i)] = "a: b\n"
-	}
-	tips := []string{repo.CommitAndPush(files)}
-	repack := func(args ...string) {
-		cmd := exec.Command("git", append([]string{"repack", "-q"}, args...)...)
-		cmd.Dir = repo.Bare
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
-	repack("-ad")
-	for i := range openPacks + 2 {
+	tips := []string{repo.CommitAndPush(map[string]string{"apps/a.yaml": "a: b\n"})}
+	const packs = 4
+	for i := range packs - 1 {
+		repack(t, repo)
 		tips = append(tips, repo.CommitAndPush(map[string]string{"apps/next.yaml": fmt.Sprintf("a: %d\n", i)}))
-		repack("-d")
 	}
-	c := &clone{dir: repo.Bare, stores: &stores{}}
-	readAll := func(s *Snapshot) {
+	repack(t, repo)
+	c := newClone(repo.Bare, gittree.DefaultLimits())
+	one, two := c.snapshot(plumbing.NewHash(tips[0])), c.snapshot(plumbing.NewHash(tips[0]))
+	for _, s := range []*Snapshot{one, two} {
 		for _, tip := range tips {
 			if _, err := object.GetCommit(s, plumbing.NewHash(tip)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	one, two := c.snapshot(plumbing.NewHash(tips[0])), c.snapshot(plumbing.NewHash(tips[0]))
-	readAll(one)
-	if n := openPacksIn(t, repo.Bare); n != openPacks {
-		t.Errorf("%d packs are open, want %d", n, openPacks)
+	if n := openPacksIn(t, repo.Bare); n != packs {
+		t.Errorf("%d packs are open, want %d", n, packs)
 	}
 	one.Close()
-	again := c.snapshot(plumbing.NewHash(tips[1]))
-	if again.Storage != one.Storage || again.Storage == two.Storage {
-		t.Error("the next reader does not get the store of the one before")
+	c.reading.drop()
+	if n := openPacksIn(t, repo.Bare); n != packs {
+		t.Errorf("%d packs are open while there is a reader, want %d", n, packs)
 	}
-	readAll(again)
-	again.Close()
 	two.Close()
-	c.stores.drop()
+	c.reading.drop()
 	if n := openPacksIn(t, repo.Bare); n != 0 {
 		t.Errorf("%d packs are open in the end", n)
+	}
+	again := c.snapshot(plumbing.NewHash(tips[0]))
+	defer again.Close()
+	if _, err := object.GetCommit(again, plumbing.NewHash(tips[packs-1])); err != nil {
+		t.Errorf("after the store was closed: %v", err)
+	}
+}
+
+// repack makes a pack of what the repository has received since the last one.
+func repack(t *testing.T, repo *gittest.Repo) {
+	t.Helper()
+	cmd := exec.Command("git", "repack", "-q", "-d")
+	cmd.Dir = repo.Bare
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// Readers at the same time have what git has, of small and of large files, as they are and as
+// differences to each other.
+func TestStores_ManyReaders(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewRepo(t)
+	var tip string
+	for version := range 3 {
+		files := map[string]string{}
+		for i := range 20 {
+			line := fmt.Sprintf("file %d, version %d\n", i, version)
+			files[fmt.Sprintf("small-%d", i)] = line
+			files[fmt.Sprintf("large-%d", i)] = strings.Repeat("the same line\n", 2000) + strings.Repeat(line, 100*i)
+		}
+		tip = repo.CommitAndPush(files)
+	}
+	repack(t, repo)
+	want := map[string]plumbing.Hash{}
+	for _, line := range strings.Split(strings.TrimSpace(repo.Git("ls-tree", "-r", tip)), "\n") {
+		of, name, _ := strings.Cut(line, "\t")
+		want[name] = plumbing.NewHash(strings.Fields(of)[2])
+	}
+	c := newClone(repo.Bare, gittree.DefaultLimits())
+	var readers sync.WaitGroup
+	for range 8 {
+		readers.Go(func() {
+			s := c.snapshot(plumbing.NewHash(tip))
+			defer s.Close()
+			tree, err := gittree.Open(s, plumbing.NewHash(tip))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for name, hash := range want {
+				content, err := tree.ReadFile(name)
+				if err != nil || plumbing.ComputeHash(plumbing.BlobObject, content) != hash {
+					t.Errorf("%s: %d bytes, which are not those of %s: %v", name, len(content), hash, err)
+				}
+			}
+		})
+	}
+	readers.Wait()
+	if len(want) != 40 {
+		t.Errorf("%d files were read", len(want))
 	}
 }
 
@@ -88,7 +137,7 @@ func TestSnapshot_Folders(t *testing.T) {
 		files[fmt.Sprintf("apps/%03d.yaml", i)] = "a: b\n"
 	}
 	tip := plumbing.NewHash(repo.CommitAndPush(files))
-	c := &clone{dir: repo.Bare, stores: &stores{}}
+	c := newClone(repo.Bare, gittree.DefaultLimits())
 	s := c.snapshot(tip)
 	defer s.Close()
 	commit, err := object.GetCommit(s, tip)
@@ -122,7 +171,7 @@ func TestSnapshot_Folders(t *testing.T) {
 	if names, err := tree.ReadDir("/"); err != nil || len(names) != 100 {
 		t.Errorf("%d names, %v", len(names), err)
 	}
-	if _, err := gittree.OpenTree((&clone{dir: repo.Bare, stores: &stores{}}).snapshot(tip), apps.Hash); err == nil {
+	if _, err := gittree.OpenTree(newClone(repo.Bare, gittree.DefaultLimits()).snapshot(tip), apps.Hash); err == nil {
 		t.Error("a reader of another clone has the folder")
 	}
 }

@@ -59,7 +59,7 @@ func TestHeirs_Renders(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	tip := plumbing.NewHash(repo.Commit(map[string]string{"heavy/a.yaml": "kind: A\n"}))
 	store := filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault())
-	s := &repository.Snapshot{Storage: store, Commit: tip, Tip: tip}
+	s := &repository.Snapshot{EncodedObjectStorer: store, Commit: tip, Tip: tip}
 	source := func(name, path string) v1alpha1.GitSource {
 		return v1alpha1.GitSource{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)},

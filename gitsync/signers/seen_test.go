@@ -78,7 +78,7 @@ func TestTagUnsigned_ExpiredKey(t *testing.T) {
 	for _, name := range []string{"v1", "v2"} {
 		repo.Git("tag", "-s", "-m", name, name, commit)
 		at[name] = &repository.Snapshot{
-			Storage: storeOf(repo),
+			EncodedObjectStorer: storeOf(repo),
 			Tag:     repository.Tag{Name: name, Object: plumbing.NewHash(repo.Git("rev-parse", name)), Commit: plumbing.NewHash(commit)},
 		}
 	}

@@ -60,7 +60,7 @@ func termsMeasured(image string) plan.Terms {
 func governed(a *adversary) *Governed {
 	a.t.Helper()
 	tip := plumbing.NewHash(a.head)
-	s := &repository.Snapshot{Storage: a.Storage, Commit: tip, Tip: tip}
+	s := &repository.Snapshot{EncodedObjectStorer: a.Storage, Commit: tip, Tip: tip}
 	r := &desired.Reader{Snapshot: s, Source: a.gs, Mapper: gittest.RESTMapper(), Brought: a.brought, Approved: a.approved,
 		Order: a.by.Order, Changes: a.changes, Signatures: a.by}
 	d, _, err := r.Read(a.last)

@@ -131,7 +131,7 @@ func readAt(t *testing.T, repo *gittest.Repo, file string) (*repository.Snapshot
 	if _, err := tree.ReadFile(file); err != nil {
 		t.Fatal(err)
 	}
-	return &repository.Snapshot{Storage: store, Commit: tip, Tip: tip}, tree.Reads()
+	return &repository.Snapshot{EncodedObjectStorer: store, Commit: tip, Tip: tip}, tree.Reads()
 }
 
 // thereAndBack commits another content of a file, and takes it back.
