@@ -35,10 +35,28 @@ func FirstOf(status *v1alpha1.GitSourceStatus, shared *lists.Shared, since time.
 // freshFor is how old the list of the plans of a namespace may be in a first sync. That of the
 // autoscalers was begun after the sync was requested. An autoscaler that is created later is
 // found when the interval is over.
-const freshFor = 2 * time.Second
+const freshFor = 5 * time.Second
 
 func (f *First) since() time.Time {
 	return slices.MaxFunc([]time.Time{f.Since, time.Now().Add(-freshFor)}, time.Time.Compare)
+}
+
+// hasNone reports whether a namespace has no plan of a name, and none for a Deployment. If there
+// is one since the list was read, its creation by this sync fails, and the next sync reads it.
+func (f *First) hasNone(ctx context.Context, release, deployment client.ObjectKey) bool {
+	if f == nil || release.Namespace != deployment.Namespace {
+		return false
+	}
+	plans, _, err := f.Shared.PlansIn(ctx, deployment.Namespace, f.since())
+	if err != nil || len(plans[deployment.Name]) > 0 {
+		return false
+	}
+	for _, refs := range plans {
+		if slices.ContainsFunc(refs, func(r lists.PlanRef) bool { return r.Name == release.Name }) {
+			return false
+		}
+	}
+	return true
 }
 
 // mayAssume reports whether a target may be taken for one that does not exist until its dry

@@ -79,7 +79,7 @@ func TestTagUnsigned_ExpiredKey(t *testing.T) {
 		repo.Git("tag", "-s", "-m", name, name, commit)
 		at[name] = &repository.Snapshot{
 			EncodedObjectStorer: storeOf(repo),
-			Tag:     repository.Tag{Name: name, Object: plumbing.NewHash(repo.Git("rev-parse", name)), Commit: plumbing.NewHash(commit)},
+			Tag:                 repository.Tag{Name: name, Object: plumbing.NewHash(repo.Git("rev-parse", name)), Commit: plumbing.NewHash(commit)},
 		}
 	}
 	keys, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte(`ada@example.org valid-before="20260602Z" ` + ada.Public)})
