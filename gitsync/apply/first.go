@@ -47,7 +47,7 @@ func (f *First) hasNone(ctx context.Context, release, deployment client.ObjectKe
 	if f == nil || release.Namespace != deployment.Namespace {
 		return false
 	}
-	plans, _, err := f.Shared.PlansIn(ctx, deployment.Namespace, f.since())
+	plans, _, err := f.Shared.PlansIn(ctx, lists.Query{Namespace: deployment.Namespace, Since: f.since()})
 	if err != nil || len(plans[deployment.Name]) > 0 {
 		return false
 	}
