@@ -256,30 +256,41 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (o en
 	}
 	o.Contested, o.ContestedBy = r.contests.due(client.ObjectKeyFromObject(br), r.now())
 	o.Measured = r.measuring.Answers(br)
-	d := r.clock.Decide(o)
-	if d, err = r.explain(ctx, o, d); err != nil {
+	o, d, err := r.decide(ctx, o)
+	if err != nil {
 		return o, 0, err
 	}
-	if d.NeedsPods {
-		if o.Pods, err = r.pods.Find(ctx, &o); err != nil {
-			return o, 0, err
-		}
-		d = r.clock.Decide(o)
+	then, next, follows := r.lookAhead(ctx, o, d)
+	written, err := r.write(ctx, o, d, false)
+	if err == nil && follows {
+		*br = *written
+		then.Release.ObjectMeta = written.ObjectMeta // its times are not rounded to seconds, as those of the next status
+		o, d = then, next
+		_, err = r.write(ctx, o, d, true)
 	}
-	if o, d, err = r.tried(ctx, o, d); err != nil {
-		return o, 0, err
-	}
-	if err := r.write(ctx, o, d); err != nil {
+	if err != nil {
 		return o, 0, cmp.Or(r.resizeRest(ctx, o, err), err)
 	}
 	r.measuring.Ask(br, d.Measure) // no sooner: the answers that are in the status now are forgotten
 	return o, untilNext(d), r.keepFailure(ctx, o, &d.Status, kept)
 }
 
-// tried has the API server try what a decision leads to, and decides again where that is
-// refused. A hand-back that is decided on then is tried, too.
-func (r *reconciler) tried(ctx context.Context, o engine.Observed, d engine.Decision) (engine.Observed, engine.Decision, error) {
-	for _, t := range []struct {
+// decide decides on what was observed. It adds why pods are not ready, and has the API server
+// try what the decision leads to. If that is refused, it decides again. A hand-back that is
+// decided on then is tried, too.
+func (r *reconciler) decide(ctx context.Context, o engine.Observed) (engine.Observed, engine.Decision, error) {
+	d, err := r.explain(ctx, o, r.clock.Decide(o))
+	if err != nil {
+		return o, d, err
+	}
+	if d.NeedsPods {
+		if o.Pods, err = r.pods.Find(ctx, &o); err != nil {
+			return o, d, err
+		}
+		d = r.clock.Decide(o)
+	}
+	again := false
+	for i, t := range []struct {
 		try    func(context.Context, engine.Observed, engine.Decision) (refused, err error)
 		reason string
 	}{
@@ -287,16 +298,36 @@ func (r *reconciler) tried(ctx context.Context, o engine.Observed, d engine.Deci
 		{r.tryReplicaSets, v1alpha1.ReasonWriteRefused},
 		{r.tryHandBack, v1alpha1.ReasonHandBackRefused},
 	} {
+		if i == 2 && !again {
+			break // it has been tried
+		}
 		refused, err := t.try(ctx, o, d)
 		if err != nil {
 			return o, d, err
 		}
 		if refused != nil {
 			o.Refused, o.RefusedReason, o.CreationRefused = refused, t.reason, resizesPass(refused)
-			d = r.clock.Decide(o)
+			d, again = r.clock.Decide(o), true
 		}
 	}
 	return o, d, nil
+}
+
+// lookAhead returns what follows at once on a decision that only writes the status, by the
+// same observation. The write of the status is then its fence: it fails unless the
+// BatchRelease is the one that was observed. Dry runs come before, so that no request is
+// between the two. If one is refused, the next round finds that out by itself. A hand-back
+// waits for the next round: the native controller is about to count the last pods.
+func (r *reconciler) lookAhead(ctx context.Context, o engine.Observed, d engine.Decision) (engine.Observed, engine.Decision, bool) {
+	measures := o.Release.Spec.Strategy.Analysis != nil // what is asked for waits until the answers are in the status
+	if len(d.Actions) > 0 || o.Refused != nil || measures || !transition.GoesOn(&o.Release.Status, &d.Status) {
+		return o, d, false
+	}
+	br := o.Release.DeepCopy()
+	br.Status = d.Status
+	o.Release, o.Pods = br, nil
+	o, next, err := r.decide(ctx, o)
+	return o, next, err == nil && o.Refused == nil && len(next.Actions) > 0
 }
 
 func (r *reconciler) forget(release types.NamespacedName) {
@@ -378,46 +409,48 @@ func (r *reconciler) result(ctx context.Context, release types.NamespacedName, w
 	return reconcile.Result{RequeueAfter: wait}, err
 }
 
-// write makes the actions in their order, then the status. The first write
-// that fails ends the round.
-func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Decision) error {
+// write makes the actions in their order, then the status. The first write that fails ends
+// the round. fenced: the BatchRelease was written just before, as it was observed. write
+// returns it as it is then.
+func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Decision, fenced bool) (*v1alpha1.BatchRelease, error) {
 	log := logr.FromContextOrDiscard(ctx).WithValues("revision", d.Status.UpdateRevision, "step", d.Status.CurrentStepIndex)
-	if len(d.Actions) > 0 {
+	if len(d.Actions) > 0 && !fenced {
 		if err := r.fence.Release(ctx, o.Release); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if slices.ContainsFunc(d.Actions, takesPods) {
 		if err := r.fence.Sizes(ctx, client.ObjectKeyFromObject(o.Release), o.Deployment, o.ReplicaSets); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	culprit := r.culprit(ctx, o, d)
 	if err := r.act(ctx, o, d.Actions, log); err != nil {
-		return err
+		return nil, err
 	}
-	if !equality.Semantic.DeepEqual(o.Release.Status, d.Status) {
-		br := o.Release.DeepCopy()
+	br := o.Release
+	if !equality.Semantic.DeepEqual(br.Status, d.Status) {
+		br = br.DeepCopy()
 		br.Status = d.Status
 		// An API server whose CustomResourceDefinition is older would drop a field
 		// silently, and with it what the next round has to know. [reconciler.tellRefused]
 		// writes what it knows.
 		strictly := client.FieldValidation(metav1.FieldValidationStrict)
 		if err := r.Status().Update(ctx, br, client.FieldOwner(v1alpha1.ManagerRollout), strictly); err != nil {
-			return fmt.Errorf("writing the status of BatchRelease %s/%s: %w", br.Namespace, br.Name, plan.ExplainUnknownField(err))
+			return nil, fmt.Errorf("writing the status of BatchRelease %s/%s: %w", br.Namespace, br.Name, plan.ExplainUnknownField(err))
 		}
-		if moved(o.Release.Status, d.Status) {
+		if transition.Moved(&o.Release.Status, &d.Status) {
 			log.Info("Decided", "phase", d.Status.Phase, "state", d.Status.CurrentStepState, "reason", d.Status.Reason, "because", d.Status.Message)
 		}
 	}
 	r.took(o.Release, d.Status)
 	if o.Deployment != nil {
-		r.Sizes(client.ObjectKeyFromObject(o.Release), o.Deployment, d.Status.CurrentStepState != v1alpha1.StepUpgrade)
+		r.Sizes(client.ObjectKeyFromObject(br), o.Deployment, d.Status.CurrentStepState != v1alpha1.StepUpgrade)
 	}
-	if drifted := r.Decided(o.Release, o.Deployment, d.Events, culprit); drifted && !engine.Held(o.Deployment) {
-		r.contests.reverted(client.ObjectKeyFromObject(o.Release), r.now(), culprit)
+	if drifted := r.Decided(br, o.Deployment, d.Events, culprit); drifted && !engine.Held(o.Deployment) {
+		r.contests.reverted(client.ObjectKeyFromObject(br), r.now(), culprit)
 	}
-	return nil
+	return br, nil
 }
 
 // resizeRest lets the ReplicaSets that are there follow the size of the Deployment where
@@ -479,12 +512,6 @@ func (r *reconciler) culprit(ctx context.Context, o engine.Observed, d engine.De
 		}
 	}
 	return said.String()
-}
-
-// moved reports whether a status says more than a new count.
-func moved(old, new v1alpha1.BatchReleaseStatus) bool {
-	return old.Phase != new.Phase || old.CurrentStepIndex != new.CurrentStepIndex ||
-		old.CurrentStepState != new.CurrentStepState || old.Reason != new.Reason || old.UpdateRevision != new.UpdateRevision
 }
 
 // abandoned is the round of a plan that is gone.

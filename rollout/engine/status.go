@@ -117,11 +117,12 @@ func truth(b bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-// uncounted returns a status without what only counts.
+// uncounted returns a status without what only counts. The condition Held is left to the next status.
 func uncounted(s v1alpha1.BatchReleaseStatus) v1alpha1.BatchReleaseStatus {
 	s = *s.DeepCopy()
 	s.Replicas, s.UpdatedReplicas, s.UpdatedReadyReplicas, s.UpdatedAvailableReplicas, s.BestAvailableReplicas = 0, 0, 0, 0, 0
 	s.Message, s.ProgressTime, s.LastUpdateTime = "", nil, nil
+	meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionHeld)
 	for i := range s.Conditions {
 		s.Conditions[i].Message = ""
 	}

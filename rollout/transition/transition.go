@@ -34,6 +34,22 @@ var notified = map[string]notify.State{
 	v1alpha1.ReasonWriteRefused:             notify.Failed,
 }
 
+// Moved reports whether a status says more than a new count.
+func Moved(old, new *v1alpha1.BatchReleaseStatus) bool {
+	return old.Phase != new.Phase || old.CurrentStepIndex != new.CurrentStepIndex ||
+		old.CurrentStepState != new.CurrentStepState || old.Reason != new.Reason || old.UpdateRevision != new.UpdateRevision
+}
+
+// GoesOn reports whether a release goes on at once when its status becomes new. It goes on to
+// its hold, or to the sizes of a step. One that has just failed is recorded first.
+func GoesOn(old, new *v1alpha1.BatchReleaseStatus) bool {
+	switch new.Reason {
+	case v1alpha1.ReasonTakingHold, v1alpha1.ReasonUpgrading, v1alpha1.ReasonRollingBack:
+		return Moved(old, new) && new.FailedRevision == old.FailedRevision
+	}
+	return false
+}
+
 // Of returns the transitions to notify of when a release's status becomes new, in the
 // order in which they happened.
 func Of(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) []notify.Transition {

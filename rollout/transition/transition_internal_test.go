@@ -127,3 +127,33 @@ func TestTransitions_SignedApprovals(t *testing.T) {
 		t.Errorf("notified %+v", got)
 	}
 }
+
+// A release goes on at once to what a status has begun. It does not from a new count, from a
+// gate that is closed, to a hand-back, or from what has just failed.
+func TestGoesOn(t *testing.T) {
+	upgrading := v1alpha1.BatchReleaseStatus{
+		Phase: v1alpha1.PhaseRollingUpdate, CurrentStepState: v1alpha1.StepUpgrade, Reason: v1alpha1.ReasonUpgrading, UpdateRevision: "u",
+	}
+	for name, tc := range map[string]struct {
+		edit func(*v1alpha1.BatchReleaseStatus)
+		want bool
+	}{
+		"a new count":   {func(s *v1alpha1.BatchReleaseStatus) { s.UpdatedReplicas++ }, false},
+		"the next step": {func(s *v1alpha1.BatchReleaseStatus) { s.CurrentStepIndex++ }, true},
+		"a closed gate": {func(s *v1alpha1.BatchReleaseStatus) {
+			s.CurrentStepState, s.Reason = v1alpha1.StepBlocking, v1alpha1.ReasonWaitingForApproval
+		}, false},
+		"the end of the last step": {func(s *v1alpha1.BatchReleaseStatus) {
+			s.Phase, s.Reason = v1alpha1.PhaseFinalizing, v1alpha1.ReasonHandingBack
+		}, false},
+		"a failure": {func(s *v1alpha1.BatchReleaseStatus) {
+			s.Phase, s.Reason, s.FailedRevision, s.UpdateRevision = v1alpha1.PhaseInitial, v1alpha1.ReasonRollingBack, "u", "before"
+		}, false},
+	} {
+		next := upgrading
+		tc.edit(&next)
+		if got := GoesOn(&upgrading, &next); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
