@@ -192,7 +192,7 @@ func TestFirstObject_RefusedAndKilled(t *testing.T) {
 }
 
 // A first sync of four objects takes eleven requests with the event, which the ledger leaves
-// out. With a plan it takes 24, those of rollout included, and no second sync follows.
+// out. With a plan it takes 23, those of rollout included, and no second sync follows.
 func TestFirstSync_Requests(t *testing.T) {
 	s := newIdleEnv(t)
 	requests := &ledger{}
@@ -236,7 +236,7 @@ func TestFirstSync_Requests(t *testing.T) {
 	for _, count := range countedIn(got, "p-deployment", "/p-", "/planned", "controllerrevisions") {
 		total += count
 	}
-	const most = 26 // two of them repeated
+	const most = 25 // two of them repeated
 	if total > most || len(got) > 2*most {
 		t.Errorf("with a plan: %d requests, at most %d\n%s", total, most, strings.Join(got, "\n"))
 	}

@@ -41,6 +41,14 @@ func (f *First) since() time.Time {
 	return slices.MaxFunc([]time.Time{f.Since, time.Now().Add(-freshFor)}, time.Time.Compare)
 }
 
+// assumeNoPlan spares the reads of a plan and of those of its Deployment, if a list has none.
+func (o *Observer) assumeNoPlan(ctx context.Context, release *plan.Release) {
+	deployment, key := plan.WorkloadOf(release), client.ObjectKeyFromObject(release.Plan)
+	if _, read := o.plans[deployment]; !read && o.First.hasNone(ctx, key, deployment) {
+		o.plans[deployment], o.absent[key] = nil, true
+	}
+}
+
 // hasNone reports whether a namespace has no plan of a name, and none for a Deployment. If there
 // is one since the list was read, its creation by this sync fails, and the next sync reads it.
 func (f *First) hasNone(ctx context.Context, release, deployment client.ObjectKey) bool {
@@ -86,6 +94,7 @@ func (o *Observer) observeAbsent(ctx context.Context, t *Target) error {
 	}
 	if t.Release != nil {
 		key := client.ObjectKeyFromObject(t)
+		o.assumeNoPlan(ctx, t.Release)
 		if plans, err := o.PlansFor(ctx, key); err != nil || len(plans)+len(o.Ending(key)) > 0 {
 			return o.readAssumed(ctx, t)
 		}

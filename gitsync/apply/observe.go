@@ -414,11 +414,8 @@ func (o *Observer) Ending(deployment client.ObjectKey) []v1alpha1.BatchRelease {
 
 // LivePlan returns the plan of a release in the cluster, or nil.
 func (o *Observer) LivePlan(ctx context.Context, release *plan.Release) (*v1alpha1.BatchRelease, error) {
-	deployment, key := plan.WorkloadOf(release), client.ObjectKeyFromObject(release.Plan)
-	if _, read := o.plans[deployment]; !read && o.First.hasNone(ctx, key, deployment) {
-		o.plans[deployment], o.absent[key] = nil, true
-	}
-	plans, err := o.PlansFor(ctx, deployment)
+	o.assumeNoPlan(ctx, release)
+	plans, err := o.PlansFor(ctx, plan.WorkloadOf(release))
 	if err != nil {
 		return nil, err
 	}
@@ -427,10 +424,10 @@ func (o *Observer) LivePlan(ctx context.Context, release *plan.Release) (*v1alph
 			return &plans[i], nil
 		}
 	}
+	br, key := &v1alpha1.BatchRelease{}, client.ObjectKeyFromObject(release.Plan) // it may be there for another Deployment
 	if o.absent[key] {
 		return nil, nil // one that was created since has decided nothing yet
 	}
-	br := &v1alpha1.BatchRelease{} // it may be there for another Deployment
 	if err := o.Own.Get(ctx, key, br); err != nil {
 		if apierrors.IsNotFound(err) {
 			o.absent[key] = true
