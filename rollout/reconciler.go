@@ -340,7 +340,7 @@ func (r *reconciler) forget(release types.NamespacedName) {
 	r.confirmed.forget(release)
 	r.fence.Forget(release)
 	r.measuring.Forget(release)
-	r.Teller.Forget(release)
+	r.Forget(release)
 	metrics.Forget(release)
 }
 
