@@ -82,7 +82,7 @@ func (tc *costs) measure(t *testing.T) {
 	}
 	t.Logf("%v: %v", tc.steps, made)
 	for kind, more := range tc.repeated {
-		if want := tc.writes[kind]; made[kind] > want && made[kind] <= want+more {
+		if want := tc.writes[kind]; made[kind] > 0 && made[kind] <= want+more { // one decision may come with another
 			made[kind] = want
 		}
 	}
