@@ -164,6 +164,10 @@ func (s *scale) start(what, shard string) *process {
 	return p
 }
 
+// quietFor is how many looks in a row find few requests. A controller that has just begun makes
+// few, too, before it has read all.
+const quietFor = 10
+
 // quiet waits until the controller makes few requests.
 func (s *scale) quiet(p *process) {
 	s.Helper()
@@ -174,11 +178,14 @@ func (s *scale) quiet(p *process) {
 		}
 		return connection.Close()
 	})
-	last := 0.0
+	last, looks := 0.0, 0
 	s.until("the controller to be idle", func() error {
 		now, _ := p.scrape().sum("rest_client_requests_total", nil)
 		made := now - last
-		if last = now; made > restingRequests {
+		if last, looks = now, looks+1; made > restingRequests {
+			looks = 0
+		}
+		if looks < quietFor {
 			return fmt.Errorf("%.0f requests since the last time", made)
 		}
 		return nil

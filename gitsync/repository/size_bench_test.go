@@ -138,7 +138,7 @@ func inOneProcess(b *testing.B, dir, url string, commit func()) time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r, ms := gitserver.Remote{URL: u}, NewCache(dir)
+	r, ms := gitserver.Remote{URL: u}, benchCache(dir)
 	var all []time.Duration
 	for range 6 {
 		commit()
