@@ -410,7 +410,8 @@ func (a *Applier) applyFirst(ctx context.Context, t *Target) (Change, error) {
 		return Unchanged, err
 	}
 	t.Live, t.Mode = u, ExceptRollout
-	_, err := a.applyOwn(ctx, t, "")
+	err := a.handOver(ctx, t)
+	t.Applied = t.Live
 	return Created, err
 }
 

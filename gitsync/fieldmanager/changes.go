@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
-	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -89,9 +88,9 @@ func Changes(before *unstructured.Unstructured, lost *fieldpath.Set) ([]string, 
 		if e.FieldsV1 == nil || e.Manager == v1alpha1.ManagerGitSync && e.Operation == metav1.ManagedFieldsOperationApply {
 			continue
 		}
-		set := &fieldpath.Set{}
-		if err := set.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
-			return nil, fmt.Errorf("reading the managed fields of %s: %w", inventory.Of(before), err)
+		set, err := setOf(before, e)
+		if err != nil {
+			return nil, err
 		}
 		if changed := lost.Intersection(set); !changed.Empty() {
 			lost = lost.Difference(changed)

@@ -1,15 +1,17 @@
 package fieldmanager
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -37,13 +39,22 @@ func Fields(u *unstructured.Unstructured, manager string, anyOperation bool) (*f
 		if e.Operation != metav1.ManagedFieldsOperationApply && !anyOperation {
 			continue
 		}
-		set := &fieldpath.Set{}
-		if err := set.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
-			return nil, fmt.Errorf("reading the managed fields of %s: %w", inventory.Of(u), err)
+		set, err := setOf(u, e)
+		if err != nil {
+			return nil, err
 		}
 		all = all.Union(set)
 	}
 	return all, nil
+}
+
+// setOf returns the fields of an entry of an object.
+func setOf(u *unstructured.Unstructured, e metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+	set := &fieldpath.Set{}
+	if err := set.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
+		return nil, fmt.Errorf("reading the managed fields of %s: %w", inventory.Of(u), err)
+	}
+	return set, nil
 }
 
 // AppliedSpec returns those of the named fields of the spec that gitsync has applied.
@@ -65,54 +76,121 @@ func AppliedSpec(u *unstructured.Unstructured, names ...string) ([]string, error
 // Name returns the element of a path that is a field.
 func Name(name string) fieldpath.PathElement { return fieldpath.PathElement{FieldName: &name} }
 
-// HandOver gives another manager fields of the spec with the values that they have, so that
-// gitsync's next apply, which is without them, removes nothing. Callers do so whenever gitsync
-// owns such fields: after the first install, or when a plan or an autoscaler was added later.
-// After a crash, the next sync does it.
+// HandOver moves fields of the spec from gitsync to another manager, so that gitsync's next apply,
+// which is without them, removes nothing. Callers do so whenever gitsync owns such fields: after
+// the first install, or when a plan or an autoscaler was added later. After a crash, the next sync
+// does it. HandOver returns the object as it is then.
 //
-// HandOver takes the values from live. Its write is conditional on their version: a stale
-// template applied here would be a release without a commit. If another write comes in between,
-// such as the Deployment's first status, HandOver reads them again. It returns what it has
-// applied.
+// HandOver writes who manages the fields, and no field. So it cannot bring back a template that
+// was replaced since live was read, which would be a release without a commit. Its write is
+// conditional on the entries of the managers, and not on the version: a status that is written
+// meanwhile does not matter. If an entry has changed, HandOver reads the object again.
 func HandOver(
 	ctx context.Context, c client.Client, live *unstructured.Unstructured, manager string, names []string,
-) (handed *unstructured.Unstructured, err error) {
-	e := inventory.Of(live)
-	err = retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
-		if live == nil {
-			live = &unstructured.Unstructured{}
-			live.SetGroupVersionKind(e.GVK)
-			if err := c.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, live); err != nil {
-				return err
-			}
+) (*unstructured.Unstructured, error) {
+	e, live := inventory.Of(live), live.DeepCopy()
+	last := errors.New("its managed fields stay as they are")
+	for range handOverTries {
+		patch, err := handOver(live, manager, names)
+		if err != nil || patch == nil {
+			return live, err
 		}
-		handed, err = handOverOnce(ctx, c, live, manager, names)
-		live = nil
-		return err
-	})
-	return handed, err
+		if err = c.Patch(ctx, live, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err == nil {
+			continue // gitsync may have such fields by another version of the API, too
+		}
+		if last = err; !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
+			break
+		}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, live); err != nil {
+			return nil, fmt.Errorf("getting %s: %w", e, err)
+		}
+	}
+	return nil, fmt.Errorf("handing %v of %s over to %s: %w", names, e, manager, last)
 }
 
-func handOverOnce(
-	ctx context.Context, c client.Client, live *unstructured.Unstructured, manager string, names []string,
-) (*unstructured.Unstructured, error) {
-	e := inventory.Of(live)
-	spec := map[string]any{}
-	for _, name := range names {
-		if v, ok, _ := unstructured.NestedFieldCopy(live.Object, "spec", name); ok && v != nil {
-			spec[name] = v
+// handOverTries is how often HandOver writes at most.
+const handOverTries = 5
+
+// handOver returns the patch by which an entry of gitsync loses fields of the spec to a manager.
+// It is nil if gitsync has none of them.
+func handOver(u *unstructured.Unstructured, manager string, names []string) (client.Patch, error) {
+	entries := u.GetManagedFields()
+	for i, e := range entries {
+		if !isApplied(e, v1alpha1.ManagerGitSync) {
+			continue
 		}
+		set, err := setOf(u, e)
+		if err != nil {
+			return nil, err
+		}
+		moved := inSpec(set, names)
+		if moved.Empty() {
+			continue
+		}
+		patch := entryPatch{of: u}
+		patch.replace(i, e, set.Difference(moved))
+		j := slices.IndexFunc(entries, func(to metav1.ManagedFieldsEntry) bool {
+			return isApplied(to, manager) && to.APIVersion == e.APIVersion
+		})
+		if j < 0 {
+			e.Manager = manager
+			patch.add("/metadata/managedFields/-", "add", e, moved)
+			return patch.raw()
+		}
+		theirs, err := setOf(u, entries[j])
+		if err != nil {
+			return nil, err
+		}
+		patch.replace(j, entries[j], theirs.Union(moved))
+		return patch.raw()
 	}
-	WithoutNulls(spec)
-	body := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	body.SetGroupVersionKind(e.GVK)
-	body.SetNamespace(e.Namespace)
-	body.SetName(e.Name)
-	body.SetResourceVersion(live.GetResourceVersion())
-	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(manager), client.ForceOwnership); err != nil {
-		return nil, fmt.Errorf("handing %v of %s over to %s: %w", names, e, manager, err)
+	return nil, nil
+}
+
+// isApplied reports whether an entry has the fields that a manager has applied.
+func isApplied(e metav1.ManagedFieldsEntry, manager string) bool {
+	return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "" && e.FieldsV1 != nil
+}
+
+// inSpec returns those of a set that are, or are in, the named fields of the spec.
+func inSpec(set *fieldpath.Set, names []string) *fieldpath.Set {
+	found := &fieldpath.Set{}
+	set.Iterate(func(p fieldpath.Path) {
+		if len(p) > 1 && p[0].Equals(Name("spec")) && p[1].FieldName != nil && slices.Contains(names, *p[1].FieldName) {
+			found.Insert(p.Copy())
+		}
+	})
+	return found
+}
+
+// entryPatch is a JSON patch of the managed fields of an object.
+type entryPatch struct {
+	of         *unstructured.Unstructured
+	operations []map[string]any
+	err        error
+}
+
+// replace gives an entry other fields, if it is as it was read.
+func (p *entryPatch) replace(i int, e metav1.ManagedFieldsEntry, set *fieldpath.Set) {
+	path := fmt.Sprintf("/metadata/managedFields/%d", i)
+	p.operations = append(p.operations, map[string]any{"op": "test", "path": path, "value": e})
+	p.add(path, "replace", e, set)
+}
+
+// add writes an entry with these fields.
+func (p *entryPatch) add(path, op string, e metav1.ManagedFieldsEntry, set *fieldpath.Set) {
+	raw, err := set.ToJSON()
+	p.err = cmp.Or(p.err, err)
+	e.FieldsV1 = metav1.NewFieldsV1(string(raw))
+	p.operations = append(p.operations, map[string]any{"op": op, "path": path, "value": e})
+}
+
+func (p *entryPatch) raw() (client.Patch, error) {
+	raw, err := json.Marshal(p.operations)
+	if err = cmp.Or(p.err, err); err != nil {
+		return nil, fmt.Errorf("encoding the managed fields of %s: %w", inventory.Of(p.of), err)
 	}
-	return body, nil
+	return client.RawPatch(types.JSONPatchType, raw), nil
 }
 
 // WithoutNulls removes members without a value, which an apply would count as set.
