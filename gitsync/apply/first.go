@@ -35,7 +35,7 @@ func FirstOf(status *v1alpha1.GitSourceStatus, shared *lists.Shared, since time.
 // freshFor is how old the list of the plans of a namespace may be in a first sync. That of the
 // autoscalers was begun after the sync was requested. An autoscaler that is created later is
 // found when the interval is over.
-const freshFor = 5 * time.Second
+const freshFor = 10 * time.Second
 
 func (f *First) since() time.Time {
 	return slices.MaxFunc([]time.Time{f.Since, time.Now().Add(-freshFor)}, time.Time.Compare)
@@ -65,6 +65,18 @@ func (f *First) hasNone(ctx context.Context, release, deployment client.ObjectKe
 		}
 	}
 	return true
+}
+
+// FailuresIn returns the failures that a namespace keeps. In a first sync, a list that was begun
+// after the sync was requested has them.
+func (o *Observer) FailuresIn(ctx context.Context, namespace string) (lists.Failures, error) {
+	if o.First != nil {
+		found, _, err := o.First.Shared.FailuresIn(ctx, lists.Query{Namespace: namespace, Since: o.First.Since})
+		if err == nil {
+			return found, nil
+		}
+	}
+	return lists.ReadFailures(ctx, o.Own, namespace, 0)
 }
 
 // mayAssume reports whether a target may be taken for one that does not exist until its dry

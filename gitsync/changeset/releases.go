@@ -23,7 +23,7 @@ func (in *Input) releases(ctx context.Context, c *Changes) (err error) {
 	if c.Now, err = in.live(ctx); err != nil {
 		return err
 	}
-	if r.Failed, err = takeover.FailedReleases(ctx, in.Own, set.Releases, c.Now); err != nil {
+	if r.Failed, err = takeover.FailedReleases(ctx, o.FailuresIn, set.Releases, c.Now); err != nil {
 		return err
 	}
 	r.Sources = func() (*v1alpha1.GitSourceList, error) {

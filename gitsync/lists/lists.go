@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -26,6 +28,7 @@ type Shared struct {
 
 	plans    lists[map[string][]PlanRef]
 	hpas     lists[map[Scaled]bool]
+	failures lists[Failures]
 	versions lists[map[string]Version]
 }
 
@@ -112,6 +115,36 @@ func (s *Shared) ScaledIn(ctx context.Context, q Query) (map[Scaled]bool, time.T
 	}
 	return s.hpas.in(q, "", "", func() (map[string]map[Scaled]bool, error) { return read(q.Namespace, listed) },
 		func(objects int) (map[string]map[Scaled]bool, error) { return read("", max(listed, objects)) })
+}
+
+// Failures are the ControllerRevisions that keep a [plan.Failure], by Deployment.
+type Failures map[string][]*appsv1.ControllerRevision
+
+// FailuresIn returns the failures that a namespace keeps. The list was begun at the time that
+// it returns.
+func (s *Shared) FailuresIn(ctx context.Context, q Query) (Failures, time.Time, error) {
+	return s.failures.in(q, "", "", func() (map[string]Failures, error) {
+		found, err := ReadFailures(ctx, s.Own, q.Namespace, listed)
+		return map[string]Failures{q.Namespace: found}, err
+	}, nil)
+}
+
+// ReadFailures reads the failures that a namespace keeps. The error is [ErrTooMany] if it has
+// more records than limit. 0 is no limit.
+func ReadFailures(ctx context.Context, from client.Reader, namespace string, limit int64) (Failures, error) {
+	var list appsv1.ControllerRevisionList
+	ours := client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}
+	if err := from.List(ctx, &list, client.InNamespace(namespace), ours, client.Limit(limit)); err != nil {
+		return nil, fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
+	}
+	found := Failures{}
+	for i := range list.Items {
+		c := &list.Items[i]
+		if owner := metav1.GetControllerOf(c); owner != nil && plan.IsFailure(c) {
+			found[owner.Name] = append(found[owner.Name], c)
+		}
+	}
+	return found, whole(&list)
 }
 
 // at returns the part of a namespace.

@@ -10,7 +10,7 @@ import (
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
 		[]string{"gitsync/apiproblem", "gitsync/apply", "gitsync/credentials", "gitsync/desired", "gitsync/gitserver", "gitsync/gittree",
-			"gitsync/inventory", "gitsync/prune", "gitsync/repository", "gitsync/siblings", "gitsync/takeover", "gitsync/terms", "plan",
-			"plan/manifest", "plan/v1alpha1"},
+			"gitsync/inventory", "gitsync/lists", "gitsync/prune", "gitsync/repository", "gitsync/siblings", "gitsync/takeover", "gitsync/terms",
+			"plan", "plan/manifest", "plan/v1alpha1"},
 		[]string{"sigs.k8s.io/kustomize/"})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/lists"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/takeover"
 	"github.com/tranche-dev/tranche/plan"
@@ -94,7 +95,10 @@ func (v *preview) next(ctx context.Context, r *plan.Release, plans []v1alpha1.Ba
 	next.Spec.ReviewApprovals = desired.Reviews(&v.gs.Spec)
 	next.Spec.RequireSignedApprovals = v.gs.Spec.Approvals != nil && v.gs.Spec.Approvals.Signers != nil
 	if live == nil {
-		failed, err := takeover.FailedReleases(ctx, v.c, []plan.Release{*r}, nil)
+		read := func(ctx context.Context, namespace string) (lists.Failures, error) {
+			return lists.ReadFailures(ctx, v.c, namespace, 0)
+		}
+		failed, err := takeover.FailedReleases(ctx, read, []plan.Release{*r}, nil)
 		if err != nil && !apierrors.IsForbidden(err) { // who asks is shown that the records could not be read
 			return nil, err
 		}
