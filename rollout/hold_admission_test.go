@@ -3,9 +3,12 @@ package rollout_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -47,6 +50,54 @@ func TestHoldUnderAMutatingPolicy(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A mutating policy changes a template each time it is written. As long as the Deployment has what
+// Git says nothing is written, and nothing is refused. A release is refused before it begins. It
+// goes its way once the policy is gone.
+func TestTemplateThatAdmissionChangesEachTime(t *testing.T) {
+	t.Parallel()
+	s, _ := newEnvWithController(t)
+	m := clustertest.Mutation{
+		Operations: "CREATE, UPDATE", Resources: "deployments",
+		// Each write of the native controller would begin a rollout, too.
+		Condition: `!request.userInfo.username.startsWith("system:serviceaccount:kube-system:")`,
+		Expression: `[JSONPatch{op: "add", path: "/spec/template/metadata/labels/writes",` +
+			` value: object.spec.template.metadata.?labels["writes"].orValue("") + "x"}]`,
+	}
+	manifest := m.Manifest(s.c, s.ns)
+	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
+		s.Fatalf("installing the policy: %v: %s", err, out)
+	}
+	remove := s.without(manifest)
+	clustertest.Wait(s, "the policy to act", func() error {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: s.ns}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "probe"}}, Template: template("probe", "v1"),
+		}}
+		if err := s.c.Client.Create(s.Context(), d, client.DryRunAll); err != nil {
+			return err
+		}
+		if d.Spec.Template.Labels["writes"] != "x" {
+			return errors.New("a write passes as it is")
+		}
+		return nil
+	})
+	s.install(4)
+	s.plan("1", "100%")
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
+	before := s.running()
+	s.bring("v2")
+	s.waitFor(v1alpha1.ReasonTemplateRefused, 0, map[string]int32{"v1": 4})
+	if now := s.running(); !maps.Equal(now, before) {
+		t.Errorf("pods %v, before %v", now, before)
+	}
+	if d := s.deployment("web"); d.Generation != 1 || d.Labels["tranche.dev/held"] != "" {
+		t.Errorf("it was written: generation %d, %v", d.Generation, d.Labels)
+	}
+	remove()
+	s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "look=again")
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.finish(4)
 }
 
 // mutateDeployments installs a mutating policy for the Deployments of the namespace, and

@@ -24,12 +24,19 @@ import (
 // back is not held. It is safe for use by several goroutines.
 type Cache struct {
 	mu    sync.Mutex
-	known map[types.NamespacedName]map[string]*corev1.PodTemplateSpec // by BatchRelease, then by all that counts
+	known map[types.NamespacedName]map[string]answer // by BatchRelease, then by all that counts
+}
+
+// answer is what the API server makes of a template.
+type answer struct {
+	*corev1.PodTemplateSpec
+	// again is true if it makes the same of its own answer.
+	again bool
 }
 
 // New returns a cache that has asked for nothing.
 func New() *Cache {
-	return &Cache{known: map[types.NamespacedName]map[string]*corev1.PodTemplateSpec{}}
+	return &Cache{known: map[types.NamespacedName]map[string]answer{}}
 }
 
 // kept is how many answers are kept of a release.
@@ -41,6 +48,8 @@ var ErrNotIdempotent = errors.New("admission changes it again each time it is wr
 	"let the admission policy or webhook leave it alone once it is as wanted")
 
 // Complete returns a template as the API server would keep it, by the account of the context.
+// The error is [ErrNotIdempotent] if it would not keep its own answer. That is asked only of an
+// answer that the Deployment does not have: nothing is released otherwise.
 func (t *Cache) Complete(
 	ctx context.Context, c client.Client, br *v1alpha1.BatchRelease, d *appsv1.Deployment, template *corev1.PodTemplateSpec,
 ) (*corev1.PodTemplateSpec, error) {
@@ -53,27 +62,34 @@ func (t *Cache) Complete(
 	t.mu.Lock()
 	known := t.known[key][of]
 	t.mu.Unlock()
-	if known != nil {
-		return known, nil
+	if known.PodTemplateSpec == nil {
+		if known.PodTemplateSpec, err = dryRun(ctx, c, br, d, template); err != nil {
+			return nil, err
+		}
+		t.keep(key, of, known)
 	}
-	completed, err := dryRun(ctx, c, br, d, template)
+	if known.again || !engine.Held(d) && plan.EqualTemplate(known.PodTemplateSpec, &d.Spec.Template) {
+		return known.PodTemplateSpec, nil
+	}
+	again, err := dryRun(ctx, c, br, d, known.PodTemplateSpec)
 	if err != nil {
 		return nil, err
 	}
-	again, err := dryRun(ctx, c, br, d, completed)
-	if err != nil {
-		return nil, err
-	}
-	if !plan.EqualTemplate(completed, again) {
+	if !plan.EqualTemplate(known.PodTemplateSpec, again) {
 		return nil, fmt.Errorf("dry run of spec.template on Deployment %s/%s: %w", d.Namespace, d.Name, ErrNotIdempotent)
 	}
+	known.again = true
+	t.keep(key, of, known)
+	return known.PodTemplateSpec, nil
+}
+
+func (t *Cache) keep(key types.NamespacedName, of string, known answer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.known[key] == nil || len(t.known[key]) >= kept {
-		t.known[key] = map[string]*corev1.PodTemplateSpec{}
+		t.known[key] = map[string]answer{}
 	}
-	t.known[key][of] = completed
-	return completed, nil
+	t.known[key][of] = known
 }
 
 // dryRun returns a template as the API server would keep it, with the strategy that
