@@ -15,7 +15,7 @@ const (
 	// busyPercent is the same while the controller works, as long as the heap stays below
 	// busyHeap. A first sync would else spend a fifth of its CPU time on collections.
 	busyPercent = 100
-	busyHeap    = 160 << 20
+	busyHeap    = 128 << 20
 	// busyEvery is how often it is decided, and busyShare the part of one core that a controller
 	// uses at least that works.
 	busyEvery = time.Second
