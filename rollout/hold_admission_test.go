@@ -70,18 +70,19 @@ func TestTemplateThatAdmissionChangesEachTime(t *testing.T) {
 		s.Fatalf("installing the policy: %v: %s", err, out)
 	}
 	remove := s.without(manifest)
-	clustertest.Wait(s, "the policy to act", func() error {
+	acts := func(wanted bool) error {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: s.ns}, Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "probe"}}, Template: template("probe", "v1"),
 		}}
 		if err := s.c.Client.Create(s.Context(), d, client.DryRunAll); err != nil {
 			return err
 		}
-		if d.Spec.Template.Labels["writes"] != "x" {
-			return errors.New("a write passes as it is")
+		if acts := d.Spec.Template.Labels["writes"] == "x"; acts != wanted {
+			return fmt.Errorf("it acts: %t", acts)
 		}
 		return nil
-	})
+	}
+	clustertest.Wait(s, "the policy to act", func() error { return acts(true) })
 	s.install(4)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -95,9 +96,28 @@ func TestTemplateThatAdmissionChangesEachTime(t *testing.T) {
 		t.Errorf("it was written: generation %d, %v", d.Generation, d.Labels)
 	}
 	remove()
+	clustertest.Wait(s, "the policy to be gone", func() error { return acts(false) })
 	s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "look=again")
 	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.finish(4)
+}
+
+// A policy that changes templates comes after a release, and changes each but once. The rollback to
+// the first revision, whose template was never tried twice, goes its way.
+func TestRollbackUnderAPolicyThatCameLater(t *testing.T) {
+	t.Parallel()
+	s, _ := newEnvWithController(t)
+	s.install(4)
+	s.plan("1", "100%")
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, nil)
+	s.finish(4)
+	s.mutateDeployments(`[JSONPatch{op: "add", path: "/spec/template/metadata/labels/injected", value: "policy"},`+
+		` JSONPatch{op: "add", path: "/spec/paused", value: object.metadata.name != "probe" && object.spec.?paused.orValue(false)}]`,
+		`!request.userInfo.username.startsWith("system:serviceaccount:kube-system:")`)
+	s.bring("v1")
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 4})
 }
 
 // mutateDeployments installs a mutating policy for the Deployments of the namespace, and

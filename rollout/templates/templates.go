@@ -62,25 +62,29 @@ func (t *Cache) Complete(
 	t.mu.Lock()
 	known := t.known[key][of]
 	t.mu.Unlock()
-	if known.PodTemplateSpec == nil {
-		if known.PodTemplateSpec, err = dryRun(ctx, c, br, d, template); err != nil {
-			return nil, err
-		}
-		t.keep(key, of, known)
+	has := func(template *corev1.PodTemplateSpec) bool {
+		return !engine.Held(d) && plan.EqualTemplate(template, &d.Spec.Template)
 	}
-	if known.again || !engine.Held(d) && plan.EqualTemplate(known.PodTemplateSpec, &d.Spec.Template) {
+	if known.again || known.PodTemplateSpec != nil && has(known.PodTemplateSpec) {
 		return known.PodTemplateSpec, nil
 	}
-	again, err := dryRun(ctx, c, br, d, known.PodTemplateSpec)
+	completed, err := dryRun(ctx, c, br, d, template) // admission may have changed since an answer that was not tried again
 	if err != nil {
 		return nil, err
 	}
-	if !plan.EqualTemplate(known.PodTemplateSpec, again) {
+	if has(completed) {
+		t.keep(key, of, answer{completed, false})
+		return completed, nil
+	}
+	again, err := dryRun(ctx, c, br, d, completed)
+	if err != nil {
+		return nil, err
+	}
+	if !plan.EqualTemplate(completed, again) {
 		return nil, fmt.Errorf("dry run of spec.template on Deployment %s/%s: %w", d.Namespace, d.Name, ErrNotIdempotent)
 	}
-	known.again = true
-	t.keep(key, of, known)
-	return known.PodTemplateSpec, nil
+	t.keep(key, of, answer{completed, true})
+	return completed, nil
 }
 
 func (t *Cache) keep(key types.NamespacedName, of string, known answer) {
