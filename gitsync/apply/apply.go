@@ -339,9 +339,18 @@ func (a *Applier) dryRunRest(ctx context.Context, t *Target) error {
 	return a.DryRunApply(ctx, u)
 }
 
-// Rest returns the manifest with the values that the Deployment has in rollout's fields.
+// Rest returns the manifest with the values that the Deployment has in rollout's fields, and
+// with the label of its hold.
 func (a *Applier) Rest(t *Target) (*unstructured.Unstructured, error) {
 	u := a.Manifest(t.Object)
+	if held := t.Live.GetLabels(); v1alpha1.HasHeld(held) {
+		labels := u.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[v1alpha1.LabelHeld] = held[v1alpha1.LabelHeld]
+		u.SetLabels(labels)
+	}
 	if err := KeepLive(u, t.Live, fieldmanager.RolloutFields...); err != nil {
 		return nil, err
 	}
@@ -403,10 +412,11 @@ func (a *Applier) applyRelease(ctx context.Context, t *Target) (Change, error) {
 }
 
 // applyFirst creates a governed Deployment. The first install is whole and without a hold
-// (H21). Right after it, gitsync hands rollout's fields over.
+// (H21). Right after it, gitsync hands rollout's fields over. One that was made since it was
+// looked for stays as it is, with a conflict: what it runs is its stable revision.
 func (a *Applier) applyFirst(ctx context.Context, t *Target) (Change, error) {
 	u := a.Body(t)
-	if err := a.Write(ctx, u); err != nil {
+	if err := a.applyNew(ctx, u); err != nil {
 		return Unchanged, err
 	}
 	t.Live, t.Mode = u, ExceptRollout
@@ -473,12 +483,8 @@ func (a *Applier) handOver(ctx context.Context, t *Target) error {
 		return nil
 	}
 	hand := func(manager string, names ...string) error {
-		owned, err := fieldmanager.AppliedSpec(t.Live, names...)
-		if err != nil || len(owned) == 0 {
-			return err
-		}
 		live, err := fieldmanager.HandOver(ctx, a.Client, t.Live, manager, names)
-		if err == nil {
+		if err == nil && live.GetResourceVersion() != t.Live.GetResourceVersion() {
 			t.Live, t.HandedOver = live, true
 		}
 		return err

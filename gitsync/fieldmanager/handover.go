@@ -77,9 +77,9 @@ func AppliedSpec(u *unstructured.Unstructured, names ...string) ([]string, error
 func Name(name string) fieldpath.PathElement { return fieldpath.PathElement{FieldName: &name} }
 
 // HandOver moves fields of the spec from gitsync to another manager, so that gitsync's next apply,
-// which is without them, removes nothing. Callers do so whenever gitsync owns such fields: after
-// the first install, or when a plan or an autoscaler was added later. After a crash, the next sync
-// does it. HandOver returns the object as it is then.
+// which is without them, removes nothing. To rollout it moves the label of a hold, too. Callers do
+// so whenever gitsync owns such fields: after the first install, or when a plan or an autoscaler was
+// added later. After a crash, the next sync does it. HandOver returns the object as it is then.
 //
 // HandOver writes who manages the fields, and no field. So it cannot bring back a template that
 // was replaced since live was read, which would be a release without a commit. Its write is
@@ -124,6 +124,9 @@ func handOver(u *unstructured.Unstructured, manager string, names []string) (cli
 			return nil, err
 		}
 		moved := inSpec(set, names)
+		if manager == v1alpha1.ManagerRollout && set.Has(heldLabel) {
+			moved.Insert(heldLabel)
+		}
 		if moved.Empty() {
 			continue
 		}
@@ -146,6 +149,10 @@ func handOver(u *unstructured.Unstructured, manager string, names []string) (cli
 	}
 	return nil, nil
 }
+
+// heldLabel is the label of a hold. A user who may patch a Deployment can name gitsync as its
+// manager, and gitsync's next apply would take it off.
+var heldLabel = fieldpath.MakePathOrDie("metadata", "labels", v1alpha1.LabelHeld)
 
 // isApplied reports whether an entry has the fields that a manager has applied.
 func isApplied(e metav1.ManagedFieldsEntry, manager string) bool {
