@@ -34,7 +34,8 @@ const (
 //
 // Deployment and BatchRelease both own it. So the garbage collector deletes it when both
 // are gone. A Deployment that is deleted in the middle of a release can come back at its
-// stable revision.
+// stable revision. The BatchRelease controls it: a StatefulSet of any user could adopt one that
+// nothing controls, and delete it.
 type Record struct {
 	// Name of the ControllerRevision.
 	Name string

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/records"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/failures"
@@ -136,13 +137,13 @@ func (a *abandonment) candidates(ctx context.Context, release types.NamespacedNa
 		err := a.Get(ctx, types.NamespacedName{Namespace: release.Namespace, Name: name}, &d)
 		return map[string]bool{name: v1alpha1.HasHeld(d.Labels)}, client.IgnoreNotFound(err)
 	}
-	var records appsv1.ControllerRevisionList
-	if err := a.List(ctx, &records, in); err != nil {
+	var list appsv1.ControllerRevisionList
+	if err := a.List(ctx, &list, in); err != nil {
 		return nil, fmt.Errorf("listing the ControllerRevisions of %s: %w", release.Namespace, err)
 	}
-	for i := range records.Items {
-		if owner := metav1.GetControllerOf(&records.Items[i]); owner != nil && owner.Kind == "Deployment" {
-			names[owner.Name] = false
+	for i := range list.Items {
+		if name := records.DeploymentOf(&list.Items[i]); name != "" {
+			names[name] = false
 		}
 	}
 	var held appsv1.DeploymentList

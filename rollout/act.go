@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/records"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/failures"
@@ -115,7 +116,7 @@ func (a *actor) takeRecord(ctx context.Context, record *appsv1.ControllerRevisio
 	if err := a.Get(ctx, client.ObjectKeyFromObject(record), &there); err != nil {
 		return fmt.Errorf("getting the ControllerRevision that is there already: %w", err)
 	}
-	if there.Labels[plan.LabelManagedBy] != plan.ManagedBy {
+	if !records.Selector.Matches(labels.Set(there.Labels)) {
 		return fmt.Errorf("ControllerRevision %s is there already, and not ours; delete or rename it", record.Name)
 	}
 	if kept, err := plan.ReadRecord(&there); err != nil || !isTemplateOf(record, kept) {

@@ -2,11 +2,10 @@ package rollout
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/records"
 )
 
 // CacheOptions is what the reconciler needs of a manager's cache: no pod, no
@@ -15,7 +14,7 @@ func CacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&appsv1.ControllerRevision{}: {Label: labels.SelectorFromSet(labels.Set{plan.LabelManagedBy: plan.ManagedBy})},
+			&appsv1.ControllerRevision{}: {Label: records.Selector},
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
@@ -20,8 +21,6 @@ import (
 type keptFailure struct {
 	plan.Failure
 	in *appsv1.ControllerRevision // nil: nothing is kept
-	// unowned: a restore has made it.
-	unowned bool
 }
 
 // failureOf reads the failure that is kept beside the records of a Deployment. One without
@@ -39,7 +38,7 @@ func (r *reconciler) failureOf(ctx context.Context, br *v1alpha1.BatchRelease, d
 		for i := range list.Items {
 			if c := &list.Items[i]; plan.IsFailure(c) && (owner != unowned || provesFailure(c, d.Name)) {
 				f, err := plan.ReadFailure(c)
-				return keptFailure{f, c, owner == unowned}, err
+				return keptFailure{f, c}, err
 			}
 		}
 	}
@@ -91,7 +90,7 @@ func (r *reconciler) keepFailure(ctx context.Context, o engine.Observed, s *v1al
 		}
 		kept.in = nil
 	}
-	if !failed || kept.in != nil && !kept.unowned {
+	if !failed || kept.in != nil && metav1.IsControlledBy(kept.in, o.Release) {
 		return nil
 	}
 	return now.create(ctx, r, o)

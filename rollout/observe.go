@@ -127,7 +127,6 @@ func findUnowned(ctx context.Context, c client.Reader, o *engine.Observed) error
 // Deployment by their BatchRelease, and the BatchRelease by their Deployment. It makes
 // those again that the garbage collector could not orphan.
 func (r *reconciler) ownRecords(ctx context.Context, o *engine.Observed) error {
-	owners := ownersOf(o.Deployment, o.Release)
 	for _, record := range o.Records {
 		var c appsv1.ControllerRevision
 		if err := r.Get(ctx, types.NamespacedName{Namespace: o.Deployment.Namespace, Name: record.Name}, &c); err != nil {
@@ -136,10 +135,8 @@ func (r *reconciler) ownRecords(ctx context.Context, o *engine.Observed) error {
 		if made, err := orderKeys(ctx, r, &c); err != nil || made {
 			return cmp.Or(err, failures.ErrChanged)
 		}
-		owned := func(owner metav1.OwnerReference) bool {
-			return slices.ContainsFunc(c.OwnerReferences, func(there metav1.OwnerReference) bool { return there.UID == owner.UID })
-		}
-		if owned(owners[0]) && owned(owners[1]) {
+		ofDeployment := func(owner metav1.OwnerReference) bool { return owner.UID == o.Deployment.UID }
+		if metav1.IsControlledBy(&c, o.Release) && slices.ContainsFunc(c.OwnerReferences, ofDeployment) {
 			continue
 		}
 		if err := r.fence.Release(ctx, o.Release); err != nil {
@@ -147,7 +144,7 @@ func (r *reconciler) ownRecords(ctx context.Context, o *engine.Observed) error {
 		}
 		p := jsonpatch.Patch{}
 		p.At(&c)
-		p.Add("/metadata/ownerReferences", owners)
+		p.Add("/metadata/ownerReferences", ownersOf(o.Deployment, o.Release))
 		if err := r.Patch(ctx, &c, p.Raw(), fieldOwner); err != nil {
 			return fmt.Errorf("making the Deployment and the BatchRelease owners of ControllerRevision %s: %w", record.Name, err)
 		}

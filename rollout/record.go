@@ -40,14 +40,13 @@ func recordName(deployment string, r engine.Record) string {
 	return native.NameWithHash(deployment, cmp.Or(r.Revision, "revision")+"-"+plan.TemplateDigest(r.Template)[:10])
 }
 
-// ownersOf a record. Neither blocks the deletion of its owner, which would need
+// ownersOf a record, which the BatchRelease controls: see [plan.Record]. Neither blocks the deletion of its owner, which would need
 // a right to the owner's finalizers.
 func ownersOf(d *appsv1.Deployment, br *v1alpha1.BatchRelease) []metav1.OwnerReference {
-	owner := metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))
-	owner.BlockOwnerDeletion = nil
-	return []metav1.OwnerReference{*owner, {
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "BatchRelease", Name: br.Name, UID: br.UID,
-	}}
+	return []metav1.OwnerReference{
+		{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: d.Name, UID: d.UID},
+		{APIVersion: v1alpha1.GroupVersion.String(), Kind: "BatchRelease", Name: br.Name, UID: br.UID, Controller: new(true)},
+	}
 }
 
 // orderKeys makes a record again whose data has its keys in another order, as an earlier

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/records"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -278,11 +279,11 @@ func (u *uninstall) releasesLeft(ctx context.Context) ([]string, error) {
 	if err != nil && !isNoKind(err) {
 		return nil, err
 	}
-	records, err := u.records(ctx)
-	for i := range records {
+	kept, err := u.records(ctx)
+	for i := range kept {
 		// The controller deletes those of a Deployment last, after the hand-back.
-		if metav1.GetControllerOf(&records[i]) != nil {
-			left = append(left, "ControllerRevision "+records[i].Namespace+"/"+records[i].Name)
+		if records.DeploymentOf(&kept[i]) != "" {
+			left = append(left, "ControllerRevision "+kept[i].Namespace+"/"+kept[i].Name)
 		}
 	}
 	return left, err
@@ -291,7 +292,7 @@ func (u *uninstall) releasesLeft(ctx context.Context) ([]string, error) {
 // records lists the ControllerRevisions of the controller.
 func (u *uninstall) records(ctx context.Context) ([]appsv1.ControllerRevision, error) {
 	var list appsv1.ControllerRevisionList
-	if err := u.at.List(ctx, &list, client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
+	if err := u.at.List(ctx, &list, client.MatchingLabelsSelector{Selector: records.Selector}); err != nil {
 		return nil, fmt.Errorf("listing ControllerRevisions: %w", err)
 	}
 	return list.Items, nil

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/records"
 )
 
 // Used has the ConfigMaps and Secrets that pod templates refer to, by kind, namespace and
@@ -140,20 +140,20 @@ func (u Used) addReplicaSets(ctx context.Context, c client.Reader, namespace str
 
 // addRevisions adds what the stable revisions of a namespace refer to.
 func (u Used) addRevisions(ctx context.Context, c client.Reader, namespace string) error {
-	var records appsv1.ControllerRevisionList
-	if err := c.List(ctx, &records, client.InNamespace(namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
+	var list appsv1.ControllerRevisionList
+	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: records.Selector}); err != nil {
 		return fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
 	}
-	for i := range records.Items {
+	for i := range list.Items {
 		var data struct {
 			Spec struct {
 				Template corev1.PodTemplateSpec `json:"template"`
 			} `json:"spec"`
 		}
-		if err := json.Unmarshal(records.Items[i].Data.Raw, &data); err != nil {
-			return fmt.Errorf("reading ControllerRevision %s/%s: %w", namespace, records.Items[i].Name, err)
+		if err := json.Unmarshal(list.Items[i].Data.Raw, &data); err != nil {
+			return fmt.Errorf("reading ControllerRevision %s/%s: %w", namespace, list.Items[i].Name, err)
 		}
-		if err := u.AddTemplate("the stable revision, ControllerRevision "+namespace+"/"+records.Items[i].Name, namespace,
+		if err := u.AddTemplate("the stable revision, ControllerRevision "+namespace+"/"+list.Items[i].Name, namespace,
 			&data.Spec.Template); err != nil {
 			return err
 		}

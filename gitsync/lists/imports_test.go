@@ -9,6 +9,6 @@ import (
 // Lists know nothing of sources.
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
-		[]string{"plan", "plan/v1alpha1"},
+		[]string{"plan", "plan/records", "plan/v1alpha1"},
 		[]string{"github.com/go-git", "sigs.k8s.io/kustomize/"})
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/records"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -133,15 +134,15 @@ func (s *Shared) FailuresIn(ctx context.Context, q Query) (Failures, time.Time, 
 // more records than limit. 0 is no limit.
 func ReadFailures(ctx context.Context, from client.Reader, namespace string, limit int64) (Failures, error) {
 	var list appsv1.ControllerRevisionList
-	ours := client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}
+	ours := client.MatchingLabelsSelector{Selector: records.Selector}
 	if err := from.List(ctx, &list, client.InNamespace(namespace), ours, client.Limit(limit)); err != nil {
 		return nil, fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
 	}
 	found := Failures{}
 	for i := range list.Items {
 		c := &list.Items[i]
-		if owner := metav1.GetControllerOf(c); owner != nil && plan.IsFailure(c) {
-			found[owner.Name] = append(found[owner.Name], c)
+		if name := records.DeploymentOf(c); name != "" && plan.IsFailure(c) {
+			found[name] = append(found[name], c)
 		}
 	}
 	return found, whole(&list)

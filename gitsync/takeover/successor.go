@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/records"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -163,7 +164,7 @@ func TakesOver(successor, old *v1alpha1.BatchRelease) bool {
 // Records returns the ControllerRevisions of Tranche that one of the owners owns.
 func Records(ctx context.Context, c client.Reader, namespace string, owners ...types.UID) ([]appsv1.ControllerRevision, error) {
 	var list appsv1.ControllerRevisionList
-	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
+	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: records.Selector}); err != nil {
 		return nil, fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
 	}
 	return slices.DeleteFunc(list.Items, func(c appsv1.ControllerRevision) bool { return !isOwnedBy(&c, owners...) }), nil

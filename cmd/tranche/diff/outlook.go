@@ -19,6 +19,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/preview"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/records"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/engine/foresee"
@@ -65,7 +66,7 @@ func (f *foresees) read(ctx context.Context, namespace string) (*owned, error) {
 		return nil, fmt.Errorf("listing the ReplicaSets of namespace %s: %w", namespace, err)
 	}
 	if err := f.List(ctx, &o.revisions, client.InNamespace(namespace),
-		client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
+		client.MatchingLabelsSelector{Selector: records.Selector}); err != nil {
 		return nil, fmt.Errorf("listing the ControllerRevisions of namespace %s: %w", namespace, err)
 	}
 	f.owned[namespace] = o
