@@ -9,8 +9,9 @@ import (
 
 // mayImport says which packages of this module each package below rollout may import.
 var mayImport = map[string][]string{
-	"rollout": {"plan", "plan/contest", "plan/v1alpha1", "rollout/account", "rollout/analysis", "rollout/clock", "rollout/engine",
-		"rollout/engine/native", "rollout/failures", "rollout/fence", "rollout/impersonate", "rollout/jsonpatch", "rollout/kubeversion",
+	"rollout": {"plan", "plan/contest", "plan/records", "plan/v1alpha1", "rollout/account", "rollout/analysis", "rollout/clock",
+		"rollout/engine", "rollout/engine/native", "rollout/failures", "rollout/fence", "rollout/impersonate", "rollout/jsonpatch",
+		"rollout/kubeversion",
 		"rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses", "rollout/tell", "rollout/templates",
 		"rollout/transition"},
 	"rollout/account": nil,
