@@ -3,7 +3,9 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Problem is an error that a user or an operator can act on. The reconciler that meets
@@ -21,10 +23,13 @@ type Problem struct {
 	Retry bool
 }
 
-// Error says where, what, and what to do about it.
+// Error says where, what, and what to do about it. The name of a file may have control
+// characters, which could write a line of their own.
 func (p *Problem) Error() string {
 	var b strings.Builder
-	if p.Where != "" {
+	if strings.ContainsFunc(p.Where, unicode.IsControl) {
+		b.WriteString(strconv.Quote(p.Where) + ": ")
+	} else if p.Where != "" {
 		b.WriteString(p.Where + ": ")
 	}
 	if p.Err != nil {

@@ -326,3 +326,11 @@ func TestCollectScopes(t *testing.T) {
 		t.Errorf("a scope that cannot be had (-want +got):\n%s", diff)
 	}
 }
+
+// A file may have any name.
+func TestProblem_OneLine(t *testing.T) {
+	p := &plan.Problem{Where: "a\x1b[2J\nReady True.yaml: Deployment shop/web", Err: errors.New("is wrong")}
+	if got, want := p.Error(), `"a\x1b[2J\nReady True.yaml: Deployment shop/web": is wrong`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

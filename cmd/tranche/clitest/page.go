@@ -25,7 +25,7 @@ func MissingForPage(web string) string {
 		return "node"
 	}
 	if _, err := os.Stat(filepath.Join(web, "node_modules", "playwright-core")); err != nil {
-		return filepath.Join(web, "node_modules") + " (make page/install)"
+		return filepath.Join(web, "node_modules") + " (make page)"
 	}
 	if _, err := os.Stat(Chromium()); err != nil {
 		return Chromium()
