@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/cmd/tranche/yamlnode"
+	"github.com/tranche-dev/tranche/gitsync/duplicates"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/queries"
@@ -132,6 +133,9 @@ func (l *linted) check(namespace string) plan.Problems {
 	}
 	objects, err := manifest.Render(l.fsys, l.at, manifest.RenderOptions{Skip: approvals})
 	problems := all(err)
+	for _, o := range objects {
+		problems = append(problems, duplicates.Check(o)...)
+	}
 	set, err := plan.Collect(objects, plan.CollectOptions{
 		Namespace: namespace, Namespaced: manifest.Namespaced, CheckMetric: queries.Check,
 	})

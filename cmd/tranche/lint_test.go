@@ -52,6 +52,8 @@ func TestLint_Hook(t *testing.T) {
 		"good/web.yaml":           strings.ReplaceAll(lintedWeb, "DURATION", "10s"),
 		"good/approvals/web.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: shop}\nspec: " +
 			"{revision: \"5c66667f6\", commit: \"3f2c1e0a9b8c\", step: 0}\n",
+		"twice/web.yaml": strings.ReplaceAll(lintedWeb, "DURATION", "10s") +
+			"---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: once}\nspec: {template: {spec: {containers: [{name: c}, {name: c}]}}}\n",
 		"stranger/web.yaml": strings.ReplaceAll(lintedWeb, "DURATION", "10s"),
 		"stranger/approvals/a/web.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: api, namespace: shop}\nspec: " +
 			"{revision: \"5c66667f6\", commit: \"3f2c1e0a9b8c\", step: 0}\n",
@@ -74,6 +76,8 @@ func TestLint_Hook(t *testing.T) {
 		{"a kustomization is its folder", "", wrong, []string{"kustomization.yaml"}},
 		{"one problem is told once", "", wrong, []string{"kustomization.yaml", "../base/web.yaml", ".", filepath.Join(dir, "base")}},
 		{"approvals name the namespace", "", "", []string{"../good"}},
+		{"two entries of one key", "", "../twice/web.yaml:20: Job once: spec.template.spec.containers: more than one entry has the key " +
+			"[name=\"c\"]; keep one of them\n", []string{"../twice"}},
 		{"the flag counts", "default", "../good/approvals/web.yaml:1: BatchApproval shop/web: names no BatchRelease", []string{"../good"}},
 		{"it says which namespace it took", "", "what names no namespace is taken to be in shop, -n says another", []string{"../stranger"}},
 	} {

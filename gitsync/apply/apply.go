@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/duplicates"
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/takeover"
@@ -261,12 +262,13 @@ func sameObject(a, b *unstructured.Unstructured) bool {
 	return equality.Semantic.DeepEqual(a.Object, b.Object)
 }
 
-// hasMoved reports whether the spec of an object is another one than was read.
+// hasMoved reports whether the spec of an object is another one than was read, or the object is
+// gone.
 func (a *Applier) hasMoved(ctx context.Context, t *Target) bool {
 	now := &unstructured.Unstructured{}
 	now.SetGroupVersionKind(t.Live.GroupVersionKind())
 	err := a.Client.Get(ctx, client.ObjectKeyFromObject(t.Live), now)
-	return err == nil && now.GetGeneration() != t.Live.GetGeneration()
+	return apierrors.IsNotFound(err) || err == nil && now.GetGeneration() != t.Live.GetGeneration()
 }
 
 // IsHeldSince reports whether rollout has taken the hold of a Deployment since it was
@@ -339,9 +341,15 @@ func (a *Applier) dryRunRest(ctx context.Context, t *Target) error {
 	return a.DryRunApply(ctx, u)
 }
 
-// Rest returns the manifest with the values that the Deployment has in rollout's fields, and
-// with the label of its hold.
+// Rest returns the manifest without rollout's fields, and with the label of the hold. Fields that
+// gitsync has applied itself, and will hand over, have the values of the Deployment, since an
+// apply without them would remove them. They have those of the manifest if the Deployment
+// has duplicates, which are refused in an apply. Those of the manifest are an error, though
+// rollout could write them: no other write refuses them.
 func (a *Applier) Rest(t *Target) (*unstructured.Unstructured, error) {
+	if err := duplicates.Check(t.Object).Err(); err != nil {
+		return nil, err
+	}
 	u := a.Manifest(t.Object)
 	if held := t.Live.GetLabels(); v1alpha1.HasHeld(held) {
 		labels := u.GetLabels()
@@ -351,8 +359,21 @@ func (a *Applier) Rest(t *Target) (*unstructured.Unstructured, error) {
 		labels[v1alpha1.LabelHeld] = held[v1alpha1.LabelHeld]
 		u.SetLabels(labels)
 	}
-	if err := KeepLive(u, t.Live, fieldmanager.RolloutFields...); err != nil {
+	applied, err := fieldmanager.AppliedSpec(t.Live, fieldmanager.RolloutFields...)
+	if err != nil {
 		return nil, err
+	}
+	for _, field := range fieldmanager.RolloutFields {
+		if !slices.Contains(applied, field) {
+			unstructured.RemoveNestedField(u.Object, "spec", field)
+		}
+	}
+	kept := u.DeepCopy()
+	if err := KeepLive(kept, t.Live, applied...); err != nil {
+		return nil, err
+	}
+	if len(duplicates.Check(plan.Object{Unstructured: kept})) == 0 {
+		u = kept
 	}
 	fieldmanager.WithoutNulls(u.Object)
 	return u, nil

@@ -11,7 +11,7 @@ import (
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
 		[]string{
-			"gitsync/apiproblem", "gitsync/fieldmanager", "gitsync/inventory", "gitsync/lists", "gitsync/takeover",
+			"gitsync/apiproblem", "gitsync/duplicates", "gitsync/fieldmanager", "gitsync/inventory", "gitsync/lists", "gitsync/takeover",
 			"plan", "plan/contest", "plan/v1alpha1",
 		},
 		[]string{"github.com/go-git/", "sigs.k8s.io/kustomize/"})
