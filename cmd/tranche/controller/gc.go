@@ -20,6 +20,9 @@ const (
 	// uses at least that works.
 	busyEvery = time.Second
 	busyShare = 10
+	// quietFor is after how many such times without work the garbage of the last work is given
+	// back to the operating system. The Go runtime would keep it for minutes.
+	quietFor = 10
 )
 
 // collector sets how much garbage the heap may have.
@@ -29,7 +32,7 @@ type collector struct{}
 func (collector) Start(ctx context.Context) error {
 	ticker := time.NewTicker(busyEvery)
 	defer ticker.Stop()
-	set, used := gcPercent, ownCPU()
+	set, used, quiet := gcPercent, ownCPU(), 0
 	debug.SetGCPercent(set)
 	for {
 		select {
@@ -38,9 +41,16 @@ func (collector) Start(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		now := ownCPU()
-		if next := garbagePercent(liveHeap(), now-used > busyEvery/busyShare); next != set {
+		busy := now-used > busyEvery/busyShare
+		if next := garbagePercent(liveHeap(), busy); next != set {
 			set = next
 			debug.SetGCPercent(set)
+		}
+		if quiet++; busy {
+			quiet = 0
+		} else if quiet == quietFor {
+			debug.FreeOSMemory()
+			now = ownCPU() // this was no work
 		}
 		used = now
 	}
