@@ -155,3 +155,64 @@ func TestHeldDuringAnApply(t *testing.T) {
 		})
 	}
 }
+
+// labelling is a policy that labels the pods of all Deployments. It changes the probe's strategy, too.
+const labelling = `[JSONPatch{op: "add", path: "/spec/template/metadata/labels/injected", value: "yes"}, ` +
+	`JSONPatch{op: "add", path: "/spec/strategy", value: ` +
+	`object.metadata.name == "probe" ? dyn({"type": "RollingUpdate"}) : dyn(object.spec.strategy)}]`
+
+// A policy that comes in the middle of a release changes each write of the held Deployment. So
+// each commit is refused, and a revert counts all the same.
+func TestRevertUnderAMutatingPolicy(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, andRollout)
+	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v1"), "deploy/release.yaml": planOf("web", "1", "100%")}))
+	s.isAt("web", "ReleaseCompleted", 1)
+	s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v2")})
+	s.isAt("web", "WaitingForApproval", 0)
+	s.mutateDeployments(labelling)
+	s.refused(s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v3")}), "DryRunFailed")
+	s.runs("web", map[string]int32{"v1": 3, "v2": 1})
+	s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v1")})
+	s.runs("web", map[string]int32{"v1": 4})
+}
+
+// Between two releases, a GitSource writes a Deployment without its pod template. A policy that
+// changes the template in that write would have all pods replaced at once.
+func TestIdleUnderAMutatingPolicy(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, andRollout)
+	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v1"), "deploy/release.yaml": planOf("web", "1", "100%")}))
+	s.isAt("web", "ReleaseCompleted", 1)
+	s.mutateDeployments(labelling)
+	labelled := s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v1", "team: shop", "team: other")})
+	if m := s.refused(labelled, "DryRunFailed"); !strings.Contains(m, "changes spec.template in this write") {
+		t.Error(m)
+	}
+	ofPolicy(s, 0)
+	s.applied(s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v2")}))
+	s.isAt("web", "WaitingForApproval", 0)
+	s.runs("web", map[string]int32{"v1": 3, "v2": 1})
+	ofPolicy(s, 1)
+	s.approve("web")
+	s.isAt("web", "ReleaseCompleted", 1)
+	s.applied(s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v2", "team: shop", "team: other")}))
+	s.runs("web", map[string]int32{"v2": 4})
+	if d := s.deployment("web"); d.Labels["team"] != "other" {
+		t.Errorf("it is labelled %v", d.Labels)
+	}
+}
+
+// ofPolicy makes sure that so many pods of web are of a template that the policy has changed.
+func ofPolicy(s *env, want int32) {
+	s.Helper()
+	var sets appsv1.ReplicaSetList
+	s.must(s.c.Client.List(s.Context(), &sets, client.InNamespace(s.ns), client.MatchingLabels{"app": "web", "injected": "yes"}))
+	var got int32
+	for i := range sets.Items {
+		got += *sets.Items[i].Spec.Replicas
+	}
+	if got != want {
+		s.Errorf("%d pods of web are as the policy changes them, want %d", got, want)
+	}
+}

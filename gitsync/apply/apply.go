@@ -338,13 +338,48 @@ func (a *Applier) dryRunRest(ctx context.Context, t *Target) error {
 	if err != nil {
 		return err
 	}
-	return a.DryRunApply(ctx, u)
+	sent := templateOf(u)
+	err = a.DryRunApply(ctx, u)
+	if err != nil || t.Mode != ExceptRollout || v1alpha1.HasHeld(t.Live.GetLabels()) {
+		return err
+	}
+	kept := templateOf(t.Live)
+	if !equality.Semantic.DeepEqual(sent, kept) || equality.Semantic.DeepEqual(templateOf(u), kept) {
+		return nil // or the Deployment has duplicates
+	}
+	return t.withoutRelease(u)
 }
 
-// Rest returns the manifest without rollout's fields, and with the label of the hold. Fields that
-// gitsync has applied itself, and will hand over, have the values of the Deployment, since an
-// apply without them would remove them. They have those of the manifest if the Deployment
-// has duplicates, which are refused in an apply. Those of the manifest are an error, though
+// templateOf returns a copy of the pod template, without nulls.
+func templateOf(u *unstructured.Unstructured) map[string]any {
+	template, _, _ := unstructured.NestedMap(u.Object, "spec", "template")
+	fieldmanager.WithoutNulls(template)
+	return template
+}
+
+// withoutRelease is asked where admission changes the pod template in a write that is without
+// it: the native controller would replace all pods at once. The target is left alone if nothing
+// else would change. The policy then changes the template that the next release brings.
+func (t *Target) withoutRelease(answer *unstructured.Unstructured) error {
+	was, now := t.Live.DeepCopy(), answer
+	for _, u := range []*unstructured.Unstructured{was, now} {
+		unstructured.RemoveNestedField(u.Object, "spec", "template")
+		u.SetManagedFields(nil)
+		u.SetGeneration(0)
+	}
+	if t.Unchanged = sameObject(was, now); t.Unchanged {
+		return nil
+	}
+	return t.Problem(v1alpha1.ReasonDryRunFailed,
+		"an admission policy or webhook changes spec.template in this write. The native controller would replace all pods at once, without gates",
+		"exempt the Deployment from it; or bring another pod template first, by a commit that changes nothing else of the Deployment: "+
+			"it is released in steps, as the policy changes it")
+}
+
+// Rest returns the manifest with the values that the Deployment has in rollout's fields, and
+// with the label of its hold. A Deployment may have duplicates there, which are refused in an apply.
+// Rest then leaves these fields out. Those that gitsync has applied are as in the manifest, since
+// an apply without them would remove them. Duplicates of the manifest are an error, though
 // rollout could write them: no other write refuses them.
 func (a *Applier) Rest(t *Target) (*unstructured.Unstructured, error) {
 	if err := duplicates.Check(t.Object).Err(); err != nil {
@@ -359,6 +394,14 @@ func (a *Applier) Rest(t *Target) (*unstructured.Unstructured, error) {
 		labels[v1alpha1.LabelHeld] = held[v1alpha1.LabelHeld]
 		u.SetLabels(labels)
 	}
+	kept := u.DeepCopy()
+	if err := KeepLive(kept, t.Live, fieldmanager.RolloutFields...); err != nil {
+		return nil, err
+	}
+	if len(duplicates.Check(plan.Object{Unstructured: kept})) == 0 {
+		fieldmanager.WithoutNulls(kept.Object)
+		return kept, nil
+	}
 	applied, err := fieldmanager.AppliedSpec(t.Live, fieldmanager.RolloutFields...)
 	if err != nil {
 		return nil, err
@@ -367,13 +410,6 @@ func (a *Applier) Rest(t *Target) (*unstructured.Unstructured, error) {
 		if !slices.Contains(applied, field) {
 			unstructured.RemoveNestedField(u.Object, "spec", field)
 		}
-	}
-	kept := u.DeepCopy()
-	if err := KeepLive(kept, t.Live, applied...); err != nil {
-		return nil, err
-	}
-	if len(duplicates.Check(plan.Object{Unstructured: kept})) == 0 {
-		u = kept
 	}
 	fieldmanager.WithoutNulls(u.Object)
 	return u, nil

@@ -30,6 +30,7 @@ func Check(o plan.Object) plan.Problems {
 	if !ok {
 		return nil
 	}
+	slices.SortFunc(found, func(a, b typed.ValidationError) int { return strings.Compare(a.Error(), b.Error()) })
 	var ps plan.Problems
 	for _, e := range slices.Compact(found) { // three entries are one problem
 		if key, ok := strings.CutPrefix(e.ErrorMessage, "duplicate entries for key "); ok {

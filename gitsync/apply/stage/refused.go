@@ -26,7 +26,7 @@ import (
 // would close the gates of all other Deployments. It would also keep a revert of one of
 // them from counting. gitsync takes three things out of a commit that it does not
 // apply. It does so for BatchReleases that are in the cluster and whose own objects are
-// not refused:
+// not refused. A rollback counts also if the Deployment is refused: its template has run before.
 //
 //   - the approval of the release that is under way, if the commit has the same terms
 //     for the Deployment as the cluster. With other terms the approval might open
@@ -81,34 +81,41 @@ type move struct {
 // decide finds out what counts, and reports whether the commit has more.
 func (m *move) decide(ctx context.Context) (waits bool, err error) {
 	then, now := &m.then.Spec, &m.now.Spec
-	deployment := find(m.stage.Targets, inventory.DeploymentKind, m.release.Deployment.GetNamespace(), m.release.Deployment.GetName())
-	if m.t.Refused || deployment == nil || deployment.Refused || deployment.Live == nil || deployment.Mode != apply.ExceptRollout {
-		return !m.isSame() || !equality.Semantic.DeepEqual(then.Approval, now.Approval), nil
+	deployment, err := m.deployment(ctx)
+	if deployment == nil || err != nil {
+		return !m.isSame() || !equality.Semantic.DeepEqual(then.Approval, now.Approval), err
 	}
 	next := now.DeepCopy()
 	next.ReviewApprovals, next.RequireSignedApprovals = then.ReviewApprovals, then.RequireSignedApprovals
 	next.Paused = then.Paused || m.ownsPaused()
 	waits = next.Paused && !then.Paused
 	switch {
-	case m.isSame():
-		if m.sameTerms(deployment) {
-			next.Approval = then.Approval.DeepCopy()
-			break
-		}
-		waits = true
+	case m.back:
+		next.Template, next.Commit = then.Template.DeepCopy(), then.Commit
+		next.ApprovalsSince, next.Approval = then.ApprovalsSince.DeepCopy(), then.Approval.DeepCopy()
+	case m.isSame() && m.sameTerms(deployment):
+		next.Approval = then.Approval.DeepCopy()
 	default:
-		if m.back, err = m.isBack(ctx); err != nil {
-			return false, err
-		}
-		if m.back {
-			next.Template, next.Commit = then.Template.DeepCopy(), then.Commit
-			next.ApprovalsSince, next.Approval = then.ApprovalsSince.DeepCopy(), then.Approval.DeepCopy()
-			break
-		}
 		waits = true
 	}
 	m.setNext(next)
 	return waits, nil
+}
+
+// deployment returns the Deployment of the release; nil: nothing of the commit counts for it. It
+// finds out whether the commit leads back.
+func (m *move) deployment(ctx context.Context) (d *apply.Target, err error) {
+	d = find(m.stage.Targets, inventory.DeploymentKind, m.release.Deployment.GetNamespace(), m.release.Deployment.GetName())
+	if m.t.Refused || d == nil || d.Live == nil || d.Mode != apply.ExceptRollout {
+		return nil, nil
+	}
+	if !m.isSame() {
+		m.back, err = m.isBack(ctx)
+	}
+	if d.Refused && !m.back {
+		return nil, err
+	}
+	return d, err
 }
 
 // setNext sets the spec to write, if it is another one than the cluster has.
