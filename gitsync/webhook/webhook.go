@@ -149,13 +149,9 @@ func (w *Receiver) serve(ctx context.Context, l net.Listener) error {
 // ServeHTTP takes one hook. It answers 202 to each that is well-formed: also of a
 // repository that no source follows, and without a valid signature.
 func (w *Receiver) ServeHTTP(answer http.ResponseWriter, r *http.Request) {
-	switch {
-	case r.Method != http.MethodPost:
+	if r.Method != http.MethodPost {
 		answer.Header().Set("Allow", http.MethodPost)
 		http.Error(answer, "a webhook is posted", http.StatusMethodNotAllowed)
-		return
-	case !w.limit.Allow():
-		http.Error(answer, "too many webhooks", http.StatusTooManyRequests)
 		return
 	}
 	peer := peerOf(r.RemoteAddr)
@@ -164,6 +160,10 @@ func (w *Receiver) ServeHTTP(answer http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer w.reading.giveBack(peer)
+	if !w.limit.Allow() { // what one address has too many of does not count for all
+		http.Error(answer, "too many webhooks", http.StatusTooManyRequests)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), hookTime)
 	defer cancel()
 	body, err := readHook(ctx, r, w.large)
