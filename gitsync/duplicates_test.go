@@ -75,6 +75,12 @@ func TestDuplicates_OfTheDeployment(t *testing.T) {
 			if env := get(s, "web", &appsv1.Deployment{}).Spec.Template.Spec.Containers[0].Env; len(env) != 1 || env[0].Value != "blue" {
 				t.Errorf("the Deployment has %v", env)
 			}
+			s.applied(s.push(map[string]string{"deploy/web.yaml": web("v4")}))
+			s.runs("web", map[string]int32{"v3": 1, "v4": 1})
+			s.repo.Git("revert", "--no-edit", "HEAD")
+			s.repo.Push()
+			s.lookNow()
+			s.runs("web", map[string]int32{"v3": 2})
 		})
 	}
 }

@@ -41,7 +41,7 @@ func (r *reconciler) tryHandBack(ctx context.Context, o engine.Observed, d engin
 	}
 	return fmt.Errorf("an admission policy or webhook would change %s of Deployment %s at the hand-back. "+
 		"The native controller would then replace all pods at once, without gates. "+
-		"Remove the policy, or exempt the Deployment from it; or bring a new commit, which is released as the policy changes it",
+		"Remove the policy, or exempt the Deployment from it",
 		strings.Join(fields, ", "), o.Deployment.Name), nil
 }
 

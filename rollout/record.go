@@ -40,8 +40,8 @@ func recordName(deployment string, r engine.Record) string {
 	return native.NameWithHash(deployment, cmp.Or(r.Revision, "revision")+"-"+plan.TemplateDigest(r.Template)[:10])
 }
 
-// ownersOf a record, which the BatchRelease controls: see [plan.Record]. Neither blocks the deletion of its owner, which would need
-// a right to the owner's finalizers.
+// ownersOf a record, which the BatchRelease controls: see [plan.Record]. Neither reference
+// blocks the deletion of its owner, which would need a right to the owner's finalizers.
 func ownersOf(d *appsv1.Deployment, br *v1alpha1.BatchRelease) []metav1.OwnerReference {
 	return []metav1.OwnerReference{
 		{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: d.Name, UID: d.UID},
