@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -118,6 +119,23 @@ func (r *replay) forthAndBack() uint64 {
 	r.runs("v1")
 	r.isAt("web", "ReleaseCompleted", 2)
 	return r.forward(r.approval)
+}
+
+// forgets deletes the BatchRelease, and waits until the records of its Deployment are gone. A
+// BatchRelease that comes back before has them.
+func (r *replay) forgets() {
+	r.Helper()
+	r.kubectl("delete", "batchrelease/web")
+	clustertest.Wait(r.env, "the records to go", func() error {
+		var records appsv1.ControllerRevisionList
+		if err := r.c.Client.List(r.Context(), &records, client.InNamespace(r.ns)); err != nil {
+			return err
+		}
+		if n := len(records.Items); n > 0 {
+			return fmt.Errorf("%d are there", n)
+		}
+		return nil
+	})
 }
 
 // removePlan pushes a commit without the plan, and waits for the end of its object.
@@ -242,7 +260,7 @@ func TestReplayedApproval(t *testing.T) {
 			}) {
 				r.Errorf("%+v are known, without %s; the BatchRelease has %+v", r.gs().Status.EndedReleases, again, r.release("web").Status.EndedReleases)
 			}
-			r.kubectl("delete", "batchrelease/web")
+			r.forgets()
 			r.repo.Commit(map[string]string{"deploy/a.yaml": ""})
 			r.releases("v1") // v2 was stable: a release, and no way back
 			r.releases("v3")
