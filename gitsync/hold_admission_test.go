@@ -156,9 +156,11 @@ func TestHeldDuringAnApply(t *testing.T) {
 	}
 }
 
-// labelling is a policy that labels the pods of all Deployments. It changes the probe's strategy, too.
-const labelling = `[JSONPatch{op: "add", path: "/spec/template/metadata/labels/injected", value: "yes"}, ` +
-	`JSONPatch{op: "add", path: "/spec/strategy", value: ` +
+// labelling is a policy that labels the pods of all Deployments.
+const labelling = `[JSONPatch{op: "add", path: "/spec/template/metadata/labels/injected", value: "yes"}, ` + probing
+
+// probing ends the patch of a policy. It changes the probe's strategy.
+const probing = `JSONPatch{op: "add", path: "/spec/strategy", value: ` +
 	`object.metadata.name == "probe" ? dyn({"type": "RollingUpdate"}) : dyn(object.spec.strategy)}]`
 
 // A policy that comes in the middle of a release changes each write of the held Deployment. So
@@ -215,4 +217,39 @@ func ofPolicy(s *env, want int32) {
 	if got != want {
 		s.Errorf("%d pods of web are as the policy changes them, want %d", got, want)
 	}
+}
+
+// A policy changes the size in each apply. InSync says so, until the policy is gone.
+func TestResizedByAPolicy(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, andRollout)
+	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v1"), "deploy/release.yaml": planOf("web", "1", "100%"),
+		"deploy/api.yaml": strings.ReplaceAll(sizedWeb(2, "v1"), "web", "api")}))
+	s.isAt("web", "ReleaseCompleted", 1)
+	s.says("True InSync")
+	remove := s.mutateDeployments(`[JSONPatch{op: "add", path: "/spec/replicas", value: 6}, ` + probing)
+	web := sizedWeb(3, "v1")
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web, "deploy/api.yaml": strings.ReplaceAll(web, "web", "api")}))
+	sized := func(want int32) {
+		t.Helper()
+		for _, name := range []string{"web", "api"} {
+			if got := *s.deployment(name).Spec.Replicas; got != want {
+				t.Errorf("%s has %d replicas, want %d", name, got, want)
+			}
+		}
+	}
+	for range 2 {
+		s.says("False FieldConflict")
+		sized(6)
+		for _, name := range []string{"web", "api"} {
+			if m, want := s.inSync().Message, "Deployment "+s.ns+"/"+name+": spec.replicas is 6, and 3 in Git"; !strings.Contains(m, want) {
+				t.Errorf("%q is not in %s", want, m)
+			}
+		}
+		s.lookNow()
+	}
+	remove()
+	s.lookNow()
+	s.says("True InSync")
+	sized(3)
 }

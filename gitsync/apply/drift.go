@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -38,6 +41,25 @@ func (t *Target) Drift(before *unstructured.Unstructured, c Change, applied, aut
 		return "", err
 	}
 	return t.String() + ": " + strings.Join(by, "; "), nil
+}
+
+// Resized returns the problem of a workload that has another size than its manifest says, after an
+// apply or a dry run that changes nothing. It returns nil if the sizes agree.
+func (t *Target) Resized() *plan.Problem {
+	is := t.Applied
+	if is == nil && t.Unchanged {
+		is = t.Live
+	}
+	if is == nil || t.KeepsReplicas() || !inventory.IsWorkload(t.GroupKind()) || !hasReplicas(is) {
+		return nil
+	}
+	wanted, _, err := unstructured.NestedInt64(t.Unstructured.Object, "spec", "replicas")
+	got, _, _ := unstructured.NestedInt64(is.Object, "spec", "replicas")
+	if err != nil || got == wanted || !hasReplicas(t.Unstructured) {
+		return nil
+	}
+	fact := fmt.Sprintf("spec.replicas is %d, and %d in Git: an admission policy or webhook changes what is applied", got, wanted)
+	return t.Problem(v1alpha1.ReasonFieldConflict, fact, "exempt the object from it, or have Git say the same")
 }
 
 // IsApplied reports whether a commit is what was applied last, all of it, and with the spec

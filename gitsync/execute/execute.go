@@ -65,7 +65,7 @@ type Result struct {
 	Waiting []client.ObjectKey
 	// Contested is when drift is to be reverted that stays until then; zero: none does.
 	Contested time.Time
-	// Ignored is drift that comes again.
+	// Ignored is drift that comes again, and what admission makes of an apply.
 	Ignored plan.Problems
 	// Again: an object has changed since it was read, or Git sets again what an autoscaler had.
 	Again bool
@@ -129,6 +129,11 @@ func Commit(ctx context.Context, in Input, c *changeset.Changes, o *apply.Observ
 		return result, err
 	}
 	in.Cache.Contests, result.Ignored = in.Cache.Contests.Going(c.All(), time.Now())
+	for _, t := range c.All() {
+		if p := t.Resized(); p != nil {
+			result.Ignored = append(result.Ignored, p)
+		}
+	}
 	if len(result.Waiting) > 0 {
 		return result, nil // the old inventory stays in force until all is applied
 	}
