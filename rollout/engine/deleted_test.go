@@ -53,7 +53,7 @@ func TestDeletedReplicaSet(t *testing.T) {
 		writes string
 	}{
 		{v1alpha1.StepBlocking, 0, fmt.Sprintf("[find another name than web-%s]", hashes[0])},
-		{v1alpha1.StepUpgrade, 1, fmt.Sprintf("[find another name than web-%s]", hashes[0])}, // the goal gets the place of what it is to leave
+		{v1alpha1.StepUpgrade, 1, fmt.Sprintf("[resize ReplicaSet web-%s from 2 to 4 find another name than web-%s]", hashes[1], hashes[0])},
 	} {
 		o = at(tc.step, tc.state, 2, steps("2", "4", "100%")...).observe()
 		doom(o.ReplicaSets[0])

@@ -19,20 +19,42 @@ func moveSizes(d *draft, sets []position.Set, why action.Why) {
 	next, now := d.Next(sets), position.Numbers(sets)
 	beside := rolling.Total(now[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
 	unsaturateDeleted(d, sets, next)
-	order := rolling.Order(now, next)
-	if beside && (next[0] == sets[0].Size || order[0] != 0) {
+	// The goal is first (H1, H6), but not before what stays has its size. It does not get
+	// smaller first while it is all that runs: the native controller would bring it back
+	// to N (H26).
+	// Nor before another one grows. That write fails if the other is no longer as large as it
+	// was seen, and then the pods of the goal are needed.
+	last := next[0] < sets[0].Size && (next[0] == 0 || rolling.Active(now[1:]) == 0 || position.Grows(sets[1:], next[1:]))
+	if beside && (next[0] == sets[0].Size || last) {
 		d.unsaturate(sets[0].ReplicaSet)
+	}
+	var order []int
+	if !last {
+		order = append(order, 0)
+	}
+	for _, turn := range []func(i int) bool{ // what leaves goes after what stays has its size
+		func(i int) bool { return next[i] > sets[i].Size },
+		func(i int) bool { return next[i] <= sets[i].Size && next[i] > 0 },
+		func(i int) bool { return next[i] <= sets[i].Size && next[i] == 0 },
+	} {
+		for i := 1; i < len(next); i++ {
+			if turn(i) {
+				order = append(order, i)
+			}
+		}
+	}
+	if last {
+		order = append(order, 0)
 	}
 	writeSizes(d, sets, next, order, beside, why)
 }
 
 // writeSizes asks for the sizes in this order. If a ReplicaSet must be made whose name is taken,
-// nothing shrinks before it is there, and the goal gets no room that others leave. Nothing moves
-// before that of the goal is there (H1).
+// nothing shrinks before it is there. Nothing moves before that of the goal is there (H1).
 func writeSizes(d *draft, sets []position.Set, next []int32, order []int, beside bool, why action.Why) {
 	lacking := slices.IndexFunc(order, func(i int) bool { return next[i] > 0 && nameless(d.Facts, sets[i]) })
 	for _, i := range order {
-		waits := lacking >= 0 && (order[lacking] == 0 || next[i] < sets[i].Size || nameless(d.Facts, sets[i]) || i == 0 && order[0] != 0)
+		waits := lacking >= 0 && (order[lacking] == 0 || next[i] < sets[i].Size || nameless(d.Facts, sets[i]))
 		if next[i] != sets[i].Size && !waits {
 			d.resize(sets[i], next[i], i == 0 && beside, why)
 		}

@@ -120,6 +120,16 @@ func (c *Course) Next(sets []Set) []int32 {
 	return rolling.Round{Replicas: c.Replicas, Surge: c.Surge, Unavailable: c.Unavailable, Kept: c.KeptPods(), Sets: Numbers(sets)}.Next()
 }
 
+// Grows reports whether one of the sets is to be larger next than it is.
+func Grows(sets []Set, next []int32) bool {
+	for i, s := range sets {
+		if next[i] > s.Size {
+			return true
+		}
+	}
+	return false
+}
+
 func Numbers(sets []Set) []rolling.Pods {
 	ps := make([]rolling.Pods, len(sets))
 	for i, s := range sets {

@@ -43,15 +43,12 @@ type Round struct {
 // Up: Σsize stays within N+S. For 10 replicas at 25% (S=3), 10 old and a want
 // of 5: the update revision gets 3.
 //
-// Up again: the update revision gets the room that the others leave in the same round. It then
-// has a pod already (H1), and they keep one (H2): [Order] lets them leave first.
-//
 // Down: Σsize less what is new and not yet available stays at N−U. So with U=2 and 3 new
 // pods not available m = 13 − 8 − 3 = 2 old ones may go at once. Unready ones go first
 // and cost nothing; ready ones must also leave N−U available in the worst choice that the
 // ReplicaSet controller can make.
 //
-// [Order] says in which order they must be written.
+// The set of the update revision must be written first (H1, H6).
 func (r Round) Next() []int32 {
 	if r.Replicas == 0 {
 		return make([]int32, len(r.Sets)) // there is nothing to keep available
@@ -65,7 +62,7 @@ func (r Round) Next() []int32 {
 	for i, p := range r.Sets {
 		sets[i] = p.Clamp()
 	}
-	moved := r.refill(sets, r.shrink(r.grow(sets, r.room(sets))))
+	moved := r.shrink(r.grow(sets, r.Replicas+r.Surge-r.Kept-Total(sets)))
 	if pair, ok := r.swap(sets, moved); ok {
 		moved = pair
 	}
@@ -85,49 +82,6 @@ func (r Round) Next() []int32 {
 		sizes[i] = p.Size
 	}
 	return sizes
-}
-
-// Order returns in which order the sizes of a round must be written. The update revision is
-// first (H1, H6), or last. Others leave after those that stay have their size.
-func Order(sets []Pods, next []int32) []int {
-	var others []int
-	for i := 1; i < len(next); i++ {
-		others = append(others, i)
-	}
-	turn := func(i int) int {
-		switch {
-		case next[i] > sets[i].Size:
-			return 0
-		case next[i] > 0:
-			return 1
-		default:
-			return 2
-		}
-	}
-	slices.SortStableFunc(others, func(i, j int) int { return turn(i) - turn(j) })
-	if last(sets, next) {
-		return append(others, 0)
-	}
-	return append([]int{0}, others...)
-}
-
-// last reports whether the update revision is written last. It does not get smaller first
-// while it is all that runs: the native controller would bring it back to N (H26). Nor before
-// another one grows. That write fails if the other is no longer as large as it was seen, and
-// then the pods of the update revision are needed. If it grows while others leave, it comes
-// after them, and has their room.
-func last(sets []Pods, next []int32) bool {
-	var grows, leaves, stays bool
-	for i := 1; i < len(sets); i++ {
-		grows, leaves, stays = grows || next[i] > sets[i].Size, leaves || next[i] < sets[i].Size, stays || next[i] > 0
-	}
-	switch {
-	case next[0] < sets[0].Size:
-		return next[0] == 0 || grows || Active(sets[1:]) == 0
-	case next[0] > sets[0].Size:
-		return leaves && stays && sets[0].Size > 0
-	}
-	return false
 }
 
 // apart keeps the safe region if one set that is not the stable one is all that runs, and
@@ -182,16 +136,6 @@ func (r Round) grow(sets []Pods, room int32) []Pods {
 		}
 	}
 	return grown
-}
-
-func (r Round) room(sets []Pods) int32 { return r.Replicas + r.Surge - r.Kept - Total(sets) }
-
-// refill lets the update revision grow by the room that the others leave in this round.
-func (r Round) refill(sets, moved []Pods) []Pods {
-	if sets[0].Size > 0 && Total(moved[1:]) > 0 {
-		moved[0].Size += max(0, min(r.room(moved), moved[0].Want-moved[0].Size))
-	}
-	return moved
 }
 
 // shrink takes pods away where they are not wanted, as far as availability
