@@ -23,6 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/failures"
+	"github.com/tranche-dev/tranche/rollout/impersonate"
 	"github.com/tranche-dev/tranche/rollout/managedfields"
 	"github.com/tranche-dev/tranche/rollout/tell"
 )
@@ -158,6 +159,7 @@ func (a *abandonment) candidates(ctx context.Context, release types.NamespacedNa
 
 // letGo releases a Deployment that no plan governs, or returns how long that waits for its source.
 func (a *abandonment) letGo(ctx context.Context, deployment types.NamespacedName, held bool) (time.Duration, error) {
+	ctx = impersonate.ForDeployment(ctx, deployment)
 	if held {
 		if returning, err := a.returning(ctx, deployment); err != nil || returning {
 			return 0, err

@@ -217,7 +217,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return r.result(ctx, req.NamespacedName, 0, r.abandonment.recordHandBack(ctx, &br))
 	}
-	r.startup.saw(types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name})
+	deployment := types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}
+	r.startup.saw(deployment)
+	ctx = impersonate.ForDeployment(ctx, deployment)
 	o, wait, err := r.round(ctx, &br)
 	var changed *replicaSetChanged
 	if errors.As(err, &changed) {

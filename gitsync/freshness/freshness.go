@@ -153,7 +153,7 @@ func (f *judge) round(ctx context.Context) error {
 	}
 	f.leads = leads
 	var sources v1alpha1.GitSourceList
-	if err := f.status.List(ctx, &sources); err != nil {
+	if err := f.status.List(ctx, &sources, client.DisableReadYourWritesConsistency); err != nil {
 		return fmt.Errorf("listing the GitSources: %w", err)
 	}
 	known, since := ledger.syncs, ledger.written

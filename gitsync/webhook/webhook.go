@@ -205,7 +205,8 @@ func (w *Receiver) look(ctx context.Context, h hook) {
 	p := parsePush(h.body)
 	tokens := map[types.NamespacedName]token{}
 	var sources v1alpha1.GitSourceList
-	if err := w.c.List(ctx, &sources); err != nil {
+	// No status counts here: the writes of those that are under way are not waited for.
+	if err := w.c.List(ctx, &sources, client.DisableReadYourWritesConsistency); err != nil {
 		w.log.Error(err, "Webhook lost")
 		return
 	}

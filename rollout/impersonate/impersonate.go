@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/ptr"
@@ -28,10 +29,14 @@ func As(ctx context.Context, namespace, account string) context.Context {
 }
 
 // NewClient returns a client that reads from the manager's cache and writes as the
-// account that the context names. It is one client for all accounts, so that every
-// read sees every write, whichever account made it.
+// account that the context names. It is one client for all accounts, so that a read of an
+// object sees every write, whichever account made it. [ForDeployment] says what a list sees.
 func NewClient(mgr ctrl.Manager) (client.Client, error) {
-	return newClient(mgr, &client.CacheOptions{Reader: mgr.GetCache(), EnableReadYourWritesConsistency: ptr.To(true)})
+	c, err := newClient(mgr, &client.CacheOptions{Reader: mgr.GetCache(), EnableReadYourWritesConsistency: ptr.To(true)})
+	if err != nil {
+		return nil, err
+	}
+	return &ownWrites{Client: c, written: map[types.NamespacedName]map[object]int{}}, nil
 }
 
 // NewUncachedClient returns a client that reads as the account, too, from the API server: what
