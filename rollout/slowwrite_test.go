@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/tranche-dev/tranche/rollout"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
 // A write of a ReplicaSet does not end, as behind a slow admission webhook for one namespace.
@@ -44,7 +46,14 @@ func TestSlowWriteElsewhere(t *testing.T) {
 	}
 	armed.Store(true)
 	slow.bring("v2")
-	<-begun
+	clustertest.Wait(slow, "the slow write", func() error {
+		select {
+		case <-begun:
+			return nil
+		default:
+			return errors.New("it has not begun")
+		}
+	})
 	other.bring("v2")
 	other.waitFor("WaitingForApproval", 0, map[string]int32{"v1": 3, "v2": 1})
 	other.bring("v1")

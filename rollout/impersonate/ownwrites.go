@@ -15,8 +15,9 @@ import (
 // deploymentKey is the key of a context's value: the Deployment that a round is about.
 type deploymentKey struct{}
 
-// ForDeployment returns a context in which lists of the client of [NewClient] have what was
-// written in such a context before, of ReplicaSets and ControllerRevisions.
+// ForDeployment returns a context for the reads and writes of one Deployment. A list of ReplicaSets
+// or ControllerRevisions by the client of [NewClient] has what was written in a context of the same
+// Deployment before. Any other list is as the cache has it.
 func ForDeployment(ctx context.Context, deployment types.NamespacedName) context.Context {
 	return context.WithValue(ctx, deploymentKey{}, deployment)
 }
