@@ -3,6 +3,8 @@ package engine_test
 import (
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // byUsers is a release that names no commit, as users bring it by hand.
@@ -33,6 +35,11 @@ func TestScenarios_Wider(t *testing.T) {
 			ten(), begun + "bounds bad; scale 0; quiet; scale 10; quiet"},
 		"the API server would refuse the bounds, and the plan goes": {"it is handed back",
 			ten(), begun + "bounds bad; quiet; unplan; quiet"},
+		"the API server would refuse the bounds, N is 1, and the stable pod fails": {"the other one is all there is",
+			ten(stepped("1 100%"), late(60, 30), func(s *setup) { s.n, s.unavailable = 2, intstr.FromString("50%") }),
+			begun + "bounds bad; scale 1; flap 1 2m"},
+		"the stable ReplicaSet is kept by a finalizer, and N is what stays of it": {"it does not pass for saturated",
+			of(1, 0, 1, "1 2 75%/5m 100%", rollsBack, ownStrategy, late(60, 10)), "hostage 1; bring 2; outgrow 2; scale 1; quiet"},
 		"the hold is opened, and the native controller has not seen it": {"it is put back at once",
 			ten(), begun + "running; round; round; native; quiet"},
 		"the strategy of the hold is changed, and the native controller has not seen it": {"it is put back at once",

@@ -56,7 +56,7 @@ func writeSizes(d *draft, sets []position.Set, next []int32, order []int, beside
 	for _, i := range order {
 		waits := lacking >= 0 && (order[lacking] == 0 || next[i] < sets[i].Size || nameless(d.Facts, sets[i]))
 		if next[i] != sets[i].Size && !waits {
-			d.resize(sets[i], next[i], i == 0 && beside, why)
+			d.resize(sets[i], next[i], beside && (i == 0 || facts.Deleted(sets[i].ReplicaSet)), why)
 		}
 	}
 	if lacking >= 0 { // last, since it ends the round

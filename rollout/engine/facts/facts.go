@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -48,11 +49,10 @@ func New(o *Observed, now time.Time) *Facts {
 	}
 	f.Replicas = Replicas(o.Deployment)
 	f.Strategy = manifestStrategy(o, f.StableRecords)
-	if f.Surge, f.Unavailable, f.BadBounds = plan.Bounds(&f.Strategy, f.Replicas); f.BadBounds != nil {
+	f.Surge, f.Unavailable, f.BadBounds = plan.Bounds(&f.Strategy, f.Replicas)
+	if f.BadBounds = cmp.Or(f.BadBounds, refusedBounds(f.Strategy.RollingUpdate)); f.BadBounds != nil {
 		f.Surge, f.Unavailable, _ = plan.Bounds(nil, f.Replicas)
-		return f
 	}
-	f.BadBounds = refusedBounds(f.Strategy.RollingUpdate)
 	return f
 }
 
