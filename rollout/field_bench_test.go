@@ -143,6 +143,8 @@ type roll struct {
 	// had more available pods. It is the first time since the last write of a ReplicaSet.
 	sinceReady, sinceCounted map[string]time.Time
 	afterReady, afterCounted []time.Duration // from then to the write
+
+	changed func(*appsv1.ReplicaSet) // may be nil
 }
 
 // observe begins to watch, before the tag is brought.
@@ -217,6 +219,9 @@ func (r *roll) set(rs *appsv1.ReplicaSet, deleted bool) {
 		return
 	}
 	r.of(name)[rs.Name] = rs
+	if r.changed != nil {
+		r.changed(rs)
+	}
 	if before == nil || *before.Spec.Replicas != *rs.Spec.Replicas {
 		r.sizes++
 		r.afterReady = end(r.sinceReady, name, r.afterReady)
