@@ -69,7 +69,7 @@ func (a *abandonment) tellNotHandedBack(d *appsv1.Deployment, action engine.Acti
 		return
 	}
 	e := engine.Event{Warning: true, Reason: v1alpha1.ReasonRequestFailed, Message: err.Error() + "; it is tried again, less and less often"}
-	if refused(err) {
+	if failures.Refused(err) {
 		e.Reason = v1alpha1.ReasonWriteRefused
 		if _, ok := action.(engine.HandBack); ok {
 			e.Reason = v1alpha1.ReasonHandBackRefused

@@ -248,8 +248,8 @@ func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
 		}
 		return cmp.Or(changed, sameSize(rs.Name, size, made, false))
 	}
-	if refused(err) {
-		return &creationRefused{err}
+	if failures.Refused(err) {
+		return &failures.CreationRefused{Err: err}
 	}
 	if !apierrors.IsAlreadyExists(err) {
 		return err
@@ -343,7 +343,7 @@ func (a *actor) size(made *appsv1.ReplicaSet, size int32) error {
 // resizeWarily tries a resize in a dry run first. Admission has changed or refused the
 // last write, and a write that it changes may take more pods away.
 func (a *actor) resizeWarily(action engine.Resize) error {
-	if err := a.resize(action, client.DryRunAll); err != nil && !noDryRun(err) {
+	if err := a.resize(action, client.DryRunAll); err != nil && !failures.NoDryRun(err) {
 		return err
 	}
 	return a.resize(action)
@@ -362,7 +362,7 @@ func (a *actor) resize(action engine.Resize, options ...client.PatchOption) erro
 	label(&p, rs, action.Held)
 	answer := rs.DeepCopy()
 	if err := a.patch(a.as, answer, p, options...); err != nil {
-		return err
+		return failures.OfSize(rs, action.To, err)
 	}
 	return cmp.Or(sameTemplate(rs, answer, true), sameSize(rs.Name, action.To, answer, true))
 }

@@ -225,7 +225,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if errors.As(err, &changed) {
 		r.trials.note(&br, changed, r.now())
 	}
-	if refused(err) || changed != nil {
+	if failures.Refused(err) || changed != nil {
 		return r.tellRefused(ctx, &br, o, err)
 	}
 	switch r.failures.Note(req.NamespacedName, err, r.now()) {
@@ -261,6 +261,9 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (o en
 	o, d, err := r.decide(ctx, o)
 	if err != nil {
 		return o, 0, err
+	}
+	if err := tryGrowth(&actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment}, d); err != nil {
+		return o, 0, cmp.Or(r.resizeRest(ctx, o, err), err)
 	}
 	then, next, follows := r.lookAhead(ctx, o, d)
 	written, err := r.write(ctx, o, d, false)
@@ -352,12 +355,6 @@ func takesPods(a engine.Action) bool {
 	return ok && resize.To < *resize.ReplicaSet.Spec.Replicas
 }
 
-// refused reports whether the API server refuses a write, and will until a user changes
-// something.
-func refused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
-}
-
 // tellFailing says at the first request that fails, for a reason that may pass, what
 // failed. The status says so after a minute: it is written by the same API server.
 func (r *reconciler) tellFailing(ctx context.Context, br *v1alpha1.BatchRelease, err error) {
@@ -383,7 +380,7 @@ func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease,
 	now := br.DeepCopy()
 	now.Status = status
 	if err := r.Status().Update(ctx, now, client.FieldOwner(v1alpha1.ManagerRollout)); err != nil {
-		if refused(err) { // the status cannot say it: the metrics and the log do
+		if failures.Refused(err) { // the status cannot say it: the metrics and the log do
 			metrics.Record(br, status, r.now())
 			logr.FromContextOrDiscard(ctx).Error(err, "Status not written", "reason", status.Reason, "because", status.Message)
 		}
@@ -455,17 +452,23 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 	return br, nil
 }
 
-// resizeRest lets the ReplicaSets that are there follow the size of the Deployment where
-// the API server has refused to make another one.
+// resizeRest lets the other ReplicaSets that are there follow the size of the Deployment.
+// The API server has refused to make one, or to let the update revision's grow.
 func (r *reconciler) resizeRest(ctx context.Context, o engine.Observed, refused error) error {
-	var creation *creationRefused
-	if !errors.As(refused, &creation) {
+	var creation *failures.CreationRefused
+	var growth *failures.GrowthRefused
+	switch {
+	case errors.As(refused, &creation):
+		o.Refused, o.RefusedReason, o.CreationRefused = refused, v1alpha1.ReasonWriteRefused, true
+	case errors.As(refused, &growth):
+		o.GrowthRefused = true
+	default:
 		return nil
 	}
-	o.Refused, o.RefusedReason, o.CreationRefused = refused, v1alpha1.ReasonWriteRefused, true
 	d := r.clock.Decide(o)
 	for _, action := range d.Actions {
-		if _, ok := action.(engine.Resize); !ok { // the hold stays: the creation is tried again each minute
+		resize, ok := action.(engine.Resize)
+		if !ok || growth.Covers(resize.ReplicaSet, resize.To) { // the hold stays: what is refused is tried again each minute
 			return nil
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/failures"
 	"github.com/tranche-dev/tranche/rollout/jsonpatch"
 	"github.com/tranche-dev/tranche/rollout/managedfields"
 )
@@ -60,16 +60,10 @@ func (e *replicaSetChanged) Error() string {
 		"Exempt ReplicaSets from it, or let it make the same change to Deployments", strings.Join(e.fields, ", "), e.replicaSet, when)
 }
 
-// creationRefused says that the API server does not let a ReplicaSet be made. Those
-// that are there may be resized.
-type creationRefused struct{ error }
-
-func (e *creationRefused) Unwrap() error { return e.error }
-
 // resizesPass reports whether what was refused is the creation of a ReplicaSet alone.
 func resizesPass(err error) bool {
 	var changed *replicaSetChanged
-	var creation *creationRefused
+	var creation *failures.CreationRefused
 	return errors.As(err, &creation) || errors.As(err, &changed) && !changed.resized
 }
 
@@ -98,12 +92,6 @@ func sameSize(name string, sent int32, got *appsv1.ReplicaSet, resized bool) err
 func changesSize(err error) bool {
 	var changed *replicaSetChanged
 	return errors.As(err, &changed) && len(changed.fields) == 0
-}
-
-// noDryRun reports whether a webhook does not support dry runs. Other denials have its
-// code, too.
-func noDryRun(err error) bool {
-	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
 }
 
 // withoutHash returns a pod template without the label by which the ReplicaSet's name
@@ -142,19 +130,33 @@ func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d en
 				return nil, cmp.Or(err, a.countCollision(ctx, rs.Name))
 			}
 		case err == nil:
-		case noDryRun(err):
+		case failures.NoDryRun(err):
 			logr.FromContextOrDiscard(ctx).V(1).Info("Skipped the trial of a ReplicaSet", "replicaSet", rs.Name, "because", err.Error())
-		case errors.As(err, &changed), refused(err):
+		case errors.As(err, &changed), failures.Refused(err):
 			why = fmt.Errorf("dry run of ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
 			if rs.UID != "" {
 				return why, nil
 			}
-			creation = &creationRefused{why}
+			creation = &failures.CreationRefused{Err: why}
 		default:
 			return nil, fmt.Errorf("dry run of ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
 		}
 	}
 	return creation, nil
+}
+
+// tryGrowth has the API server try the growth of the update revision's ReplicaSet as a dry
+// run, if it has refused a write before. Others would make room for it in vain. Any other
+// error comes again with the write.
+func tryGrowth(a *actor, d engine.Decision) error {
+	if d.Growth == nil || a.br.Status.Reason != v1alpha1.ReasonWriteRefused {
+		return nil
+	}
+	err := a.resize(*d.Growth, client.DryRunAll)
+	if growth := (*failures.GrowthRefused)(nil); !errors.As(err, &growth) {
+		return nil
+	}
+	return fmt.Errorf("dry run: %s: %w", d.Growth, err)
 }
 
 func holdOf(actions []engine.Action) (engine.Hold, bool) {

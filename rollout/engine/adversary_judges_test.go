@@ -134,7 +134,8 @@ func judgeWrite(c, before *cluster, ob *engine.Observed, a engine.Action) {
 	c.oracle.wrote(c, before, ob, a)
 	switch a := a.(type) {
 	case engine.Hold:
-		if refusesBounds(ob.Release.Spec.DeploymentStrategy) && before.d.Labels[v1alpha1.LabelHeld] == "" {
+		begins := before.d.Labels[v1alpha1.LabelHeld] == "" && before.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType
+		if begins && refusesBounds(ob.Release.Spec.DeploymentStrategy) { // one that has lost its label is put back
 			c.violate("hold", "%s, and the API server would refuse the hand-back\n was %s", a, before)
 		}
 	case engine.HandBack:

@@ -201,6 +201,10 @@ func (c *cluster) round(k int) int {
 		c.onDecision(d)
 		defer c.onRound()
 	}
+	if tryGrowth(c, &o, d) != nil {
+		resizeRest(c, &o)
+		return len(d.Actions)
+	}
 	for i, a := range d.Actions {
 		if i == k {
 			return len(d.Actions)
@@ -208,12 +212,8 @@ func (c *cluster) round(k int) int {
 		before := c.clone()
 		err := c.apply(&o, a)
 		c.oracle.judgeTemplates(c, before, a)
-		if errors.Is(err, errAltered) {
-			c.tellAltered(&o)
-			return len(d.Actions)
-		}
 		if err != nil {
-			c.wake = c.now.Add(100 * time.Millisecond)
+			c.fail(&o, err)
 			return len(d.Actions)
 		}
 		judgeWrite(c, before, &o, a)
@@ -236,6 +236,18 @@ func (c *cluster) round(k int) int {
 	}
 	judgeRound(c, &o, d.Actions)
 	return len(d.Actions)
+}
+
+// fail ends a round whose write has failed.
+func (c *cluster) fail(o *engine.Observed, err error) {
+	switch {
+	case errors.Is(err, errAltered):
+		tellAltered(c, o)
+	case errors.Is(err, errCapped):
+		resizeRest(c, o)
+	default:
+		c.wake = c.now.Add(100 * time.Millisecond)
+	}
 }
 
 // abandon is the round of a plan that is gone.
@@ -339,6 +351,9 @@ func resizeSet(c *cluster, a engine.Resize) error {
 	i := slices.IndexFunc(c.sets, func(s podSet) bool { return s.rs != nil && s.rs.UID == a.ReplicaSet.UID })
 	if i < 0 || c.sets[i].rs.ResourceVersion != a.ReplicaSet.ResourceVersion {
 		return errConflict
+	}
+	if refusesGrowth(c, i, a.To) {
+		return errCapped
 	}
 	c.writeSet(i, func(rs *appsv1.ReplicaSet) {
 		rs.Annotations = maps.Clone(rs.Annotations)

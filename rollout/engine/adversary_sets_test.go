@@ -96,10 +96,15 @@ func (c *cluster) awaitTrial(o *engine.Observed) {
 }
 
 // tellAltered ends a round that has made a ReplicaSet whose template was changed.
-func (c *cluster) tellAltered(o *engine.Observed) {
+func tellAltered(c *cluster, o *engine.Observed) {
 	wait := min(max(time.Minute, 2*c.trial.wait), time.Hour)
 	c.trial = setsTrial{about: aboutRelease(o.Release), until: c.now.Add(wait), wait: wait}
-	status, wait := engine.Refused(*o, errAltered, c.now)
+	tellRefused(c, o, errAltered)
+}
+
+// tellRefused ends a round in which the API server has refused or changed a write.
+func tellRefused(c *cluster, o *engine.Observed, err error) {
+	status, wait := engine.Refused(*o, err, c.now)
 	c.wake = c.now.Add(wait)
 	if equality.Semantic.DeepEqual(o.Release.Status, status) || o.Release.ResourceVersion != c.br.ResourceVersion {
 		return

@@ -22,6 +22,12 @@ var figures = regexp.MustCompile(`web-\w+|v?\b[0-9][0-9a-z%]*\b( [0-9]+%?)*`)
 // what was violated; nil: nothing. The moves may be shortened to those that
 // were made.
 func run(s setup, moves []string) (v *violation) {
+	var c *cluster
+	return runTo(s, append(slices.Clone(moves), "ends"), &c)
+}
+
+// runTo is run without the end. It sets c to the cluster.
+func runTo(s setup, moves []string, c **cluster) (v *violation) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -31,11 +37,10 @@ func run(s setup, moves []string) (v *violation) {
 			v = &violation{"panic", fmt.Sprintf("%v\n%s", p, debug.Stack())}
 		}
 	}()
-	c := newCluster(s)
+	*c = newCluster(s)
 	for _, m := range moves {
-		c.exec(m)
+		(*c).exec(m)
 	}
-	c.ends()
 	return nil
 }
 

@@ -36,7 +36,7 @@ func nextMove(m mood, r *rand.Rand, c *cluster) string {
 }
 
 func extraMove(r *rand.Rand, c *cluster) string {
-	switch r.IntN(6) {
+	switch r.IntN(7) {
 	case 0, 1:
 		return fmt.Sprintf("flap %d %s", c.version+1, pick(r, []string{"20s", "2m"}))
 	case 2:
@@ -45,6 +45,8 @@ func extraMove(r *rand.Rand, c *cluster) string {
 		return pick(r, []string{"bounds bad", "bounds good", "bounds good"})
 	case 4:
 		return pick(r, []string{"halt", "halt", "resume"})
+	case 5:
+		return pick(r, []string{fmt.Sprintf("cap %d", c.version+1), fmt.Sprintf("cap %d", c.version+1), "cap 0"})
 	default:
 		return pick(r, []string{"alone", "alone", "together"})
 	}
@@ -53,6 +55,9 @@ func extraMove(r *rand.Rand, c *cluster) string {
 // changeWider makes one of these moves, or another change.
 func changeWider(c *cluster, verb string, args []string, number func(int) int) bool {
 	switch verb {
+	case "ends":
+		c.ends()
+		return true
 	case "flap":
 		return flap(c, number(0)-1, args[1])
 	case "outgrow": // what N has more of pods fails by itself
@@ -69,6 +74,8 @@ func changeWider(c *cluster, verb string, args []string, number func(int) int) b
 		c.oracle.gate = waitedAt{}
 	}
 	switch verb {
+	case "cap":
+		return changeCap(c, number(0))
 	case "bounds":
 		return changeBounds(c, args[0] == "bad")
 	case "halt", "resume", "alone", "together":

@@ -28,6 +28,9 @@ type Decision struct {
 	// Unready: pods are on their way. With [Observed].Pods the message says why they
 	// are not there; all else stays.
 	Unready bool
+	// Growth gives the update revision's ReplicaSet the size that its step gives it, if that is
+	// larger. The actions may make room for it first.
+	Growth *Resize
 }
 
 // Event is one line of the story that `kubectl describe` tells.

@@ -20,6 +20,7 @@ type draft struct {
 	unreleased bool
 	needsPods  bool
 	unready    bool // pods are on their way
+	growth     *Resize
 	// analysisWait is when a verdict may change by itself; zero without one.
 	analysisWait time.Duration
 }

@@ -2,10 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
-	"strings"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
@@ -45,19 +41,5 @@ func awaitDeletion(d *draft) {
 		return
 	}
 	d.stall(v1alpha1.ReasonDeploymentNotFound, fmt.Sprintf("%s%s; this has taken longer than %s: %s",
-		message, d.Deletions(), d.DeadlineLength(), deletionAdvice(d.Deployment.Finalizers)))
-}
-
-// deletionAdvice says which finalizers keep a Deployment. That of a foreground deletion goes
-// with the ReplicaSets and pods, so theirs are the ones to look at.
-func deletionAdvice(finalizers []string) string {
-	others := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == metav1.FinalizerDeleteDependents })
-	var advice []string
-	if len(others) > 0 {
-		advice = append(advice, "see its finalizers, "+strings.Join(others, ", "))
-	}
-	if len(others) < len(finalizers) {
-		advice = append(advice, "it waits until its ReplicaSets and their pods are gone, see the finalizers of those")
-	}
-	return strings.Join(advice, "; ")
+		message, d.Deletions(), d.DeadlineLength(), position.DeletionAdvice(d.Deployment.Finalizers)))
 }

@@ -1000,17 +1000,22 @@ func (c *cluster) checkStalled(reason string, lacking, total int32) {
 			c.violate("I14", "Stalled=True with %s, and admission would change nothing", reason)
 		}
 	case v1alpha1.ReasonWriteRefused:
-		if c.setAdmission == admitsAll || c.setAdmission == mutatesSince && !c.alters {
-			c.violate("I14", "Stalled=True with %s, and admission would change nothing", reason)
-		}
-		there := slices.ContainsFunc(c.live(), func(i int) bool {
-			return versionIn(&c.sets[i].rs.Spec.Template) == c.oracle.stable && !c.doomed(i)
-		})
-		if there && lacking == 0 && total < c.replicas() { // only creations are refused
-			c.violate("I14", "Stalled=True with %s, and there are %d pods of %d", reason, total, c.replicas())
-		}
+		judgeRefusal(c, lacking, total)
 	default:
 		judgeCause(c, reason)
+	}
+}
+
+// judgeRefusal is about a release of which a write is refused: what is not, follows N.
+func judgeRefusal(c *cluster, lacking, total int32) {
+	if c.capped == 0 && (c.setAdmission == admitsAll || c.setAdmission == mutatesSince && !c.alters) {
+		c.violate("I14", "Stalled=True with WriteRefused, and admission would change nothing")
+	}
+	there := c.capped-1 != c.oracle.stable && slices.ContainsFunc(c.live(), func(i int) bool {
+		return versionIn(&c.sets[i].rs.Spec.Template) == c.oracle.stable && !c.doomed(i)
+	})
+	if there && lacking == 0 && total < c.replicas() { // only creations are refused, or growth of another one
+		c.violate("I14", "Stalled=True with WriteRefused, and there are %d pods of %d", total, c.replicas())
 	}
 }
 
@@ -1070,7 +1075,7 @@ func (c *cluster) ends() {
 			c.mutates = false // the policy goes, and nothing tells the controller
 			c.exec("time 1m")
 		case v1alpha1.ReasonWriteRefused:
-			c.setAdmission = admitsAll
+			c.setAdmission, c.capped = admitsAll, 0
 			c.exec("time 1h") // the longest wait for the next trial
 		default:
 			c.violate("I14", "pods come up, approvals are given, and it does not end: %s", s.Reason)

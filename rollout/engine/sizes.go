@@ -16,6 +16,7 @@ import (
 
 // moveSizes asks for the sizes that this round may have.
 func moveSizes(d *draft, sets []position.Set, why action.Why) {
+	d.foreseeGrowth(sets[0], why)
 	next, now := d.Next(sets), position.Numbers(sets)
 	beside := rolling.Total(now[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
 	unsaturateDeleted(d, sets, next)
@@ -47,6 +48,12 @@ func moveSizes(d *draft, sets []position.Set, why action.Why) {
 		order = append(order, 0)
 	}
 	writeSizes(d, sets, next, order, beside, why)
+}
+
+func (d *draft) foreseeGrowth(goal position.Set, why action.Why) {
+	if d.Forward() && goal.ReplicaSet != nil && goal.Want > goal.Size {
+		d.growth = &Resize{Why: why, ReplicaSet: goal.ReplicaSet, To: goal.Want, Desired: d.Replicas, Max: d.Replicas + d.Surge, Held: true}
+	}
 }
 
 // writeSizes asks for the sizes in this order. If a ReplicaSet must be made whose name is taken,

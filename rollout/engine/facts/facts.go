@@ -136,6 +136,8 @@ type Observed struct {
 	// CreationRefused: of the writes of ReplicaSets only creations are refused, and
 	// resizes pass.
 	CreationRefused bool
+	// GrowthRefused: the API server does not let the update revision's ReplicaSet grow.
+	GrowthRefused bool
 	// Pods says why pods of the update revision are not available; nil: not
 	// observed. A Decision says when it needs them.
 	Pods *Pods

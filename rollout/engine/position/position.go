@@ -155,9 +155,11 @@ func (p *Position) SplitAt(i int, goal int32) (int32, int32) {
 }
 
 // stopped reports whether the goal must not grow: the plan is paused, or the
-// step has missed its deadline, or a metric fails.
+// step has missed its deadline, or a metric fails. The API server may refuse it, too.
 func (p *Position) stopped() bool {
-	return p.Spec.Paused || p.fails() || p.Status.CurrentStepState == v1alpha1.StepUpgrade && !p.Status.RollingBack && p.Deadline() <= 0
+	refused := p.GrowthRefused && p.others() > 0
+	late := p.Status.CurrentStepState == v1alpha1.StepUpgrade && !p.Status.RollingBack && p.Deadline() <= 0
+	return refused || p.Spec.Paused || p.fails() || late
 }
 
 // UnderWay reports whether the status is about the release that the way leads to.

@@ -2,8 +2,11 @@ package position
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -54,6 +57,20 @@ func (c *Course) Deletions() string {
 		}
 	}
 	return b.String()
+}
+
+// DeletionAdvice says which finalizers keep a Deployment. That of a foreground deletion goes
+// with the ReplicaSets and pods, so theirs are the ones to look at.
+func DeletionAdvice(finalizers []string) string {
+	others := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == metav1.FinalizerDeleteDependents })
+	var advice []string
+	if len(others) > 0 {
+		advice = append(advice, "see its finalizers, "+strings.Join(others, ", "))
+	}
+	if len(others) < len(finalizers) {
+		advice = append(advice, "it waits until its ReplicaSets and their pods are gone, see the finalizers of those")
+	}
+	return strings.Join(advice, "; ")
 }
 
 // DeadlineLength is how long a step may take without an increase in available

@@ -1,0 +1,131 @@
+package rollout_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// growthRefused is a policy that does not let the ReplicaSets of an image grow.
+const growthRefused = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: %[1]s.growth.example.org
+spec:
+  matchConstraints:
+    namespaceSelector:
+      matchLabels: {kubernetes.io/metadata.name: %[1]s}
+    resourceRules:
+    - {apiGroups: [apps], apiVersions: [v1], operations: [UPDATE], resources: [replicasets]}
+  validations:
+  - expression: "!object.spec.template.spec.containers[0].image.endsWith(':%[2]s') || object.spec.replicas <= oldObject.spec.replicas"
+    message: "%[2]s is not signed"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: %[1]s.growth.example.org
+spec:
+  policyName: %[1]s.growth.example.org
+  validationActions: [Deny]
+`
+
+// refuseGrowth installs the policy, and waits until the API server acts by it.
+func refuseGrowth(s *env, tag string) (remove func()) {
+	s.Helper()
+	manifest := fmt.Sprintf(growthRefused, s.ns, tag)
+	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
+		s.Fatalf("installing the policy: %v: %s", err, out)
+	}
+	grows := func() error {
+		larger := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":99}}`))
+		return s.c.Client.Patch(s.Context(), s.set(tag), larger, client.DryRunAll)
+	}
+	clustertest.Wait(s, "the policy to act", func() error {
+		if err := grows(); err == nil || !strings.Contains(err.Error(), "is not signed") {
+			return fmt.Errorf("a larger size: %w", err)
+		}
+		return nil
+	})
+	uninstall := s.without(manifest)
+	return func() {
+		s.Helper()
+		uninstall()
+		clustertest.Wait(s, "the policy to be gone", grows)
+	}
+}
+
+// available waits until all pods that are to run are available.
+func available(s *env, n int32) {
+	s.Helper()
+	clustertest.Wait(s, fmt.Sprintf("%d available pods", n), func() error {
+		if st := s.deployment("web").Status; st.AvailableReplicas != n || st.Replicas != n {
+			return fmt.Errorf("%d of %d are available", st.AvailableReplicas, st.Replicas)
+		}
+		return nil
+	})
+}
+
+// A policy refuses the growth of the update revision at a gate. The stable revision takes
+// what an autoscaler adds, and keeps it: no pod goes to make room for one that may not
+// come. Both share as the step says once the policy is gone, and a revert passes before.
+func TestGrowthRefused(t *testing.T) {
+	t.Parallel()
+	for name, bounds := range map[string]appsv1.RollingUpdateDeployment{
+		"surge":    {MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromInt32(1))},
+		"no surge": {MaxSurge: ptr.To(intstr.FromInt32(0)), MaxUnavailable: ptr.To(intstr.FromInt32(2))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t)
+			startControllerIn(t, s.c, s.ns)
+			s.install(8)
+			d := s.deployment("web")
+			d.Spec.Strategy.RollingUpdate = &bounds
+			s.must(s.c.Client.Update(s.Context(), d))
+			s.plan("50%", "100%")
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
+			s.bring("v2")
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 4, "v2": 4})
+			remove := refuseGrowth(s, "v2")
+			for _, scale := range []struct{ n, v1, v2 int32 }{{20, 16, 4}, {12, 8, 4}} {
+				s.kubectl("-n", s.ns, "scale", "deployment/web", fmt.Sprintf("--replicas=%d", scale.n))
+				s.waitFor(v1alpha1.ReasonWriteRefused, 0, map[string]int32{"v1": scale.v1, "v2": scale.v2})
+				if br := s.release(); !stalled(br) || !strings.Contains(br.Status.Message, "v2 is not signed") {
+					t.Errorf("stalled=%t: %s", stalled(br), br.Status.Message)
+				}
+				available(s, scale.n)
+				before := map[string]int64{"v1": s.set("v1").Generation, "v2": s.set("v2").Generation}
+				for i := range 5 {
+					s.kubectl("-n", s.ns, "annotate", "--overwrite", "batchrelease/web", fmt.Sprintf("look=%d", i))
+					s.disturb()
+				}
+				for tag, generation := range before {
+					if now := s.set(tag).Generation; now != generation {
+						t.Errorf("at %d pods %s is written %d times, and nothing has changed", scale.n, tag, now-generation)
+					}
+				}
+			}
+			if name == "surge" {
+				s.bring("v1")
+				s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 12})
+				return
+			}
+			remove()
+			s.kubectl("-n", s.ns, "annotate", "--overwrite", "batchrelease/web", "look=again")
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 6, "v2": 6})
+			s.approve(0)
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 12})
+		})
+	}
+}
