@@ -11,8 +11,8 @@ import (
 var mayImport = map[string][]string{
 	"rollout": {"plan", "plan/contest", "plan/records", "plan/v1alpha1", "rollout/account", "rollout/analysis", "rollout/clock",
 		"rollout/engine", "rollout/engine/native", "rollout/failures", "rollout/fence", "rollout/impersonate", "rollout/jsonpatch",
-		"rollout/kubeversion", "rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses", "rollout/tell",
-		"rollout/templates", "rollout/transition"},
+		"rollout/kubeversion", "rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses", "rollout/share",
+		"rollout/tell", "rollout/templates", "rollout/transition"},
 	"rollout/account": nil,
 	"rollout/analysis": {"plan/condition", "plan/v1alpha1", "rollout/engine", "rollout/engine/verdict", "rollout/impersonate",
 		"rollout/analysis/datadog", "rollout/analysis/job", "rollout/analysis/outbound", "rollout/analysis/pool",
@@ -50,6 +50,7 @@ var mayImport = map[string][]string{
 	"rollout/metrics":           {"plan", "plan/v1alpha1"},
 	"rollout/notify":            nil,
 	"rollout/podcauses":         {"rollout/engine"},
+	"rollout/share":             nil,
 	"rollout/tell":              {"plan/v1alpha1", "rollout/engine"},
 	"rollout/transition":        {"plan/v1alpha1", "rollout/notify"},
 }

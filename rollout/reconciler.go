@@ -37,6 +37,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/metrics"
 	"github.com/tranche-dev/tranche/rollout/notify"
 	"github.com/tranche-dev/tranche/rollout/podcauses"
+	"github.com/tranche-dev/tranche/rollout/share"
 	"github.com/tranche-dev/tranche/rollout/tell"
 	"github.com/tranche-dev/tranche/rollout/templates"
 	"github.com/tranche-dev/tranche/rollout/transition"
@@ -44,7 +45,8 @@ import (
 
 // Options of the BatchRelease reconciler.
 type Options struct {
-	// Concurrent is how many releases are looked at at the same time.
+	// Concurrent is how many releases are looked at at the same time, and of one namespace at
+	// most as many as it leaves free.
 	Concurrent int
 	// DefaultServiceAccount is impersonated where a BatchRelease names none;
 	// empty: the controller's own account is used.
@@ -79,6 +81,8 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if err := addIndexes(mgr); err != nil {
 		return err
 	}
+	concurrent := max(1, o.Concurrent)
+	shared := share.New(r, concurrent)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("batchrelease").
 		For(&v1alpha1.BatchRelease{}).
@@ -87,8 +91,9 @@ func Add(mgr ctrl.Manager, o Options) error {
 		Watches(&appsv1.ReplicaSet{}, r.plans.gathered()).
 		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.plans.ofOwned)).
 		WatchesRawSource(r.measuring.Source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent), RateLimiter: failures.RateLimiter()}).
-		Complete(r)
+		WatchesRawSource(shared.Source()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, RateLimiter: failures.RateLimiter()}).
+		Complete(shared)
 	if err != nil {
 		return fmt.Errorf("adding the BatchRelease reconciler: %w", err)
 	}
