@@ -66,6 +66,13 @@ func (f *field) list(list client.ObjectList) {
 func (f *field) plan(steps []string, tag string) {
 	f.Helper()
 	f.planned = true
+	f.write(steps, tag)
+	f.completed()
+}
+
+// write writes the plans.
+func (f *field) write(steps []string, tag string) {
+	f.Helper()
 	for i := range f.n {
 		name := fmt.Sprintf("web-%04d", i)
 		br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.ns}}
@@ -80,7 +87,6 @@ func (f *field) plan(steps []string, tag string) {
 		}
 		f.must(f.c.Client.Create(f.Context(), br))
 	}
-	f.completed()
 }
 
 // bring brings a tag: by the plans, or natively where there are none.

@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/native"
 	"github.com/tranche-dev/tranche/rollout/engine/rolling"
@@ -21,12 +23,17 @@ import (
 
 // floor rolls the Deployments of a field as releases of one step do, by the least that a
 // controller beside the native one can do. That is one write for the hold, a new ReplicaSet,
-// sizes by the same bounds, and one write for the hand-back. It records nothing, tries
-// nothing, tells no user, has no plan and no status, and guards no ReplicaSet. So it is no
-// release: it says how much of the time of one the native controller and the API server take.
+// sizes by the same bounds, and one write for the hand-back. It is no release: it tries
+// nothing, records nothing and tells no user. It says how much of the time of one the native
+// controller and the API server take.
+//
+// A guarded one labels what is held, so that the policies guard it, and writes a status four
+// times. A release of one pod does no less.
 type floor struct {
 	*roll
-	queue workqueue.TypedInterface[string]
+	client.Client // the controller's
+	guarded       bool
+	queue         workqueue.TypedInterface[string]
 
 	mu    sync.Mutex
 	rolls map[string]*floorRoll
@@ -35,13 +42,16 @@ type floor struct {
 type floorRoll struct {
 	d         *appsv1.Deployment
 	old, next *appsv1.ReplicaSet
+	br        *v1alpha1.BatchRelease
 	ended     bool
 }
 
-// bringHeld brings a tag so, and waits until all pods run it.
-func (f *field) bringHeld(tag string) *roll {
+// bringHeld brings a tag so, and waits until all pods run it. A guarded one needs plans.
+func (f *field) bringHeld(tag string, guarded bool) *roll {
 	f.Helper()
-	l := &floor{roll: f.observe(tag, false), queue: workqueue.NewTyped[string](), rolls: map[string]*floorRoll{}}
+	c, err := client.New(f.c.Controller, client.Options{Scheme: f.c.Scheme})
+	f.must(err)
+	l := &floor{roll: f.observe(tag, false), Client: c, guarded: guarded, queue: workqueue.NewTyped[string](), rolls: map[string]*floorRoll{}}
 	for name, sets := range l.seen {
 		l.rolls[name] = &floorRoll{}
 		for _, rs := range sets {
@@ -96,7 +106,7 @@ func (l *floor) work() {
 		}
 		l.mu.Lock()
 		kept := l.rolls[name]
-		kept.d, kept.ended = r.d, r.ended
+		kept.d, kept.br, kept.ended = r.d, r.br, r.ended
 		for _, o := range []struct{ is, was **appsv1.ReplicaSet }{{&r.old, &kept.old}, {&r.next, &kept.next}} {
 			if *o.is != nil && (*o.was == nil || newer(*o.is, *o.was)) {
 				*o.was = *o.is
@@ -113,7 +123,10 @@ func (l *floor) step(name string, r *floorRoll) error {
 		r.d = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: l.ns}}
 		strategy := map[string]any{"type": appsv1.RecreateDeploymentStrategyType, "rollingUpdate": nil}
 		spec := map[string]any{"template": template(name, l.tag), "paused": true, "strategy": strategy}
-		if err := l.merge(r.d, map[string]any{"spec": spec}); err != nil {
+		if err := l.merge(r.d, map[string]any{"metadata": l.label(true), "spec": spec}); err != nil {
+			return err
+		}
+		if err := l.tell(r, name, v1alpha1.ReasonTakingHold); err != nil {
 			return err
 		}
 	}
@@ -122,7 +135,10 @@ func (l *floor) step(name string, r *floorRoll) error {
 	if r.next == nil {
 		revision := &facts.Revision{Template: ptr.To(template(name, l.tag)), Hash: l.tag}
 		r.next = native.NewReplicaSet(r.d, revision, facts.MaxRevision([]*appsv1.ReplicaSet{r.old})+1, sizes[0], l.replicas, l.replicas+3)
-		return l.c.Client.Create(l.Context(), r.next)
+		if l.guarded {
+			r.next.Labels[v1alpha1.LabelHeld] = "true"
+		}
+		return errors.Join(l.Create(l.Context(), r.next), l.tell(r, name, v1alpha1.ReasonUpgrading))
 	}
 	for i, rs := range []**appsv1.ReplicaSet{&r.next, &r.old} {
 		if facts.Size(*rs) == sizes[i] {
@@ -132,21 +148,67 @@ func (l *floor) step(name string, r *floorRoll) error {
 		if i == 0 && sizes[0] == desired {
 			desired++ // or the native controller would take all others away
 		}
-		sized := (*rs).DeepCopy()
-		if err := l.merge(sized, map[string]any{
-			"metadata": map[string]any{"annotations": native.SizeAnnotations(desired, l.replicas+3), "resourceVersion": sized.ResourceVersion},
-			"spec":     map[string]any{"replicas": sizes[i]},
-		}); err != nil {
+		if err := l.size(rs, sizes[i], desired, sizes[i] > 0); err != nil {
 			return err
 		}
-		*rs = sized
 	}
 	if r.ended || r.next.Status.AvailableReplicas < l.replicas || facts.Size(r.old) > 0 {
 		return nil
 	}
+	return l.handBack(name, r)
+}
+
+func (l *floor) handBack(name string, r *floorRoll) error {
+	if l.guarded {
+		if err := l.size(&r.next, l.replicas, l.replicas, false); err != nil {
+			return err
+		}
+	}
 	r.ended = true
 	strategy := map[string]any{"type": appsv1.RollingUpdateDeploymentStrategyType}
-	return l.merge(r.d.DeepCopy(), map[string]any{"spec": map[string]any{"paused": nil, "strategy": strategy}})
+	spec := map[string]any{"paused": nil, "strategy": strategy}
+	return errors.Join(l.tell(r, name, v1alpha1.ReasonHandingBack),
+		l.merge(r.d.DeepCopy(), map[string]any{"metadata": l.label(false), "spec": spec}),
+		l.tell(r, name, v1alpha1.ReasonReleaseCompleted))
+}
+
+// size writes a size, with the annotations and, if it is guarded, the label.
+func (l *floor) size(rs **appsv1.ReplicaSet, to, desired int32, held bool) error {
+	sized := (*rs).DeepCopy()
+	meta := l.label(held)
+	meta["annotations"], meta["resourceVersion"] = native.SizeAnnotations(desired, l.replicas+3), sized.ResourceVersion
+	if err := l.merge(sized, map[string]any{"metadata": meta, "spec": map[string]any{"replicas": to}}); err != nil {
+		return err
+	}
+	*rs = sized
+	return nil
+}
+
+// label is metadata that gives the label of a hold, or takes it off.
+func (l *floor) label(held bool) map[string]any {
+	switch {
+	case !l.guarded:
+		return map[string]any{}
+	case held:
+		return map[string]any{"labels": map[string]any{v1alpha1.LabelHeld: "true"}}
+	default:
+		return map[string]any{"labels": map[string]any{v1alpha1.LabelHeld: nil}}
+	}
+}
+
+// tell writes a status.
+func (l *floor) tell(r *floorRoll, name, reason string) error {
+	if !l.guarded {
+		return nil
+	}
+	if r.br == nil {
+		r.br = &v1alpha1.BatchRelease{}
+		if err := l.Get(l.Context(), client.ObjectKey{Namespace: l.ns, Name: name}, r.br); err != nil {
+			return err
+		}
+	}
+	r.br.Status.Reason, r.br.Status.Message = reason, fmt.Sprintf("%d pods are to run %s", l.replicas, l.tag)
+	return l.Status().Update(l.Context(), r.br)
 }
 
 func (l *floor) pods(rs *appsv1.ReplicaSet, want int32) rolling.Pods {
@@ -163,5 +225,9 @@ func (l *floor) merge(o client.Object, patch map[string]any) error {
 	if err != nil {
 		return err
 	}
-	return l.c.Client.Patch(l.Context(), o, client.RawPatch(types.MergePatchType, text))
+	owner := client.FieldOwner("floor")
+	if l.guarded {
+		owner = v1alpha1.ManagerRollout // the policies know the hold by it
+	}
+	return l.Patch(l.Context(), o, client.RawPatch(types.MergePatchType, text), owner)
 }

@@ -36,7 +36,7 @@ const rollPods = 10
 type contest struct {
 	*testing.B
 	native, one, three *field
-	bare               *field // no plans
+	bare               *field // its plans have no controller
 	calls              requests
 	tags               int
 	times              map[string][]time.Duration
@@ -46,7 +46,8 @@ type contest struct {
 // The names of the measurements.
 const (
 	nativeAlone = "native, alone"
-	floorAlone  = "hold, sizes and hand-back of one step, and nothing else, alone"
+	floorAlone  = "hold, sizes and hand-back, nothing else, alone"
+	guardAlone  = "the same with labels and a status, alone"
 	oneAlone    = "one step, alone"
 	threeAlone  = "three open steps, alone"
 	nativeByOne = "native beside one step"
@@ -65,6 +66,7 @@ func BenchmarkReleases(b *testing.B) {
 		for _, f := range []**field{&k.native, &k.one, &k.three, &k.bare} {
 			*f = newField(b, c, *rollDeployments, rollPods)
 		}
+		k.bare.write([]string{"100%"}, "v1")
 		for _, f := range []*field{k.one, k.three} {
 			startReconciler(b, c, f.ns, rollout.Options{Concurrent: defaultConcurrent}, func(*ctrl.Options) {}, k.calls.count)
 		}
@@ -85,7 +87,8 @@ const defaultConcurrent = 10
 func (k *contest) round() {
 	k.Helper()
 	native := k.alone(nativeAlone, k.native)
-	k.ratio(floorAlone, k.took(floorAlone, k.bare.bringHeld(k.tag()).took), native)
+	k.ratio(floorAlone, k.took(floorAlone, k.bare.bringHeld(k.tag(), false).took), native)
+	k.ratio(guardAlone, k.took(guardAlone, k.bare.bringHeld(k.tag(), true).took), native)
 	k.ratio(oneAlone, k.alone(oneAlone, k.one), native)
 	k.ratio(threeAlone, k.alone(threeAlone, k.three), native)
 	k.beside(nativeByOne, oneBeside, k.one)
@@ -178,7 +181,7 @@ func (k *contest) beside(native, ours string, f *field) {
 
 func (k *contest) table() string {
 	lines := [][]string{{fmt.Sprintf("%d Deployments of %d pods", k.native.n, rollPods), "median", "least", "most", "to native", "least", "most"}}
-	for _, what := range []string{nativeAlone, floorAlone, oneAlone, threeAlone, nativeByOne, oneBeside, nativeBy3, threeBeside} {
+	for _, what := range []string{nativeAlone, floorAlone, guardAlone, oneAlone, threeAlone, nativeByOne, oneBeside, nativeBy3, threeBeside} {
 		times := slices.Sorted(slices.Values(k.times[what]))
 		ratios := slices.Sorted(slices.Values(k.ratios[what]))
 		line := []string{what, inSeconds(middle(times)), inSeconds(times[0]), inSeconds(times[len(times)-1]), "", "", ""}
