@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"rollout/engine/statistics": nil,
 	"rollout/engine/verdict":    {"plan/measure", "plan/v1alpha1", "rollout/engine/statistics"},
 	"rollout/failures":          nil,
-	"rollout/fence":             {"plan/v1alpha1", "rollout/failures"},
+	"rollout/fence":             {"plan/v1alpha1", "rollout/engine", "rollout/failures"},
 	"rollout/impersonate":       {"plan/v1alpha1"},
 	"rollout/templates":         {"plan", "plan/v1alpha1", "rollout/engine", "rollout/impersonate", "rollout/jsonpatch"},
 	"rollout/jsonpatch":         nil,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -198,6 +199,8 @@ type reconciler struct {
 	confirmed   confirmed
 	fence       *fence.Fence
 	measuring   *analysis.Measuring
+	// growthRefused are the releases whose update revision might not grow last.
+	growthRefused sync.Map
 }
 
 // Reconcile is one round: observe, decide, act, and write the status that is
@@ -267,8 +270,13 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (o en
 	if err != nil {
 		return o, 0, err
 	}
-	if err := tryGrowth(&actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment}, d); err != nil {
+	key := client.ObjectKeyFromObject(br)
+	_, refused := r.growthRefused.Load(key)
+	if err := tryGrowth(&actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment}, d, refused); err != nil {
 		return o, 0, cmp.Or(r.resizeRest(ctx, o, err), err)
+	}
+	if d.Growth != nil {
+		r.growthRefused.Delete(key)
 	}
 	then, next, follows := r.lookAhead(ctx, o, d)
 	written, err := r.write(ctx, o, d, false)
@@ -344,6 +352,7 @@ func (r *reconciler) forget(release types.NamespacedName) {
 	r.templates.Forget(release)
 	r.failures.Forget(release)
 	r.trials.forget(release)
+	r.growthRefused.Delete(release)
 	r.pods.Forget(release)
 	r.clock.Forget(release)
 	r.contests.forget(release)
@@ -352,12 +361,6 @@ func (r *reconciler) forget(release types.NamespacedName) {
 	r.measuring.Forget(release)
 	r.Forget(release)
 	metrics.Forget(release)
-}
-
-// takesPods reports whether an action makes a ReplicaSet smaller.
-func takesPods(a engine.Action) bool {
-	resize, ok := a.(engine.Resize)
-	return ok && resize.To < *resize.ReplicaSet.Spec.Replicas
 }
 
 // tellFailing says at the first request that fails, for a reason that may pass, what
@@ -418,15 +421,8 @@ func (r *reconciler) result(ctx context.Context, release types.NamespacedName, w
 // returns it as it is then.
 func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Decision, fenced bool) (*v1alpha1.BatchRelease, error) {
 	log := logr.FromContextOrDiscard(ctx).WithValues("revision", d.Status.UpdateRevision, "step", d.Status.CurrentStepIndex)
-	if len(d.Actions) > 0 && !fenced {
-		if err := r.fence.Release(ctx, o.Release); err != nil {
-			return nil, err
-		}
-	}
-	if slices.ContainsFunc(d.Actions, takesPods) {
-		if err := r.fence.Sizes(ctx, client.ObjectKeyFromObject(o.Release), o.Deployment, o.ReplicaSets); err != nil {
-			return nil, err
-		}
+	if err := r.fence.Writes(ctx, o, d.Actions, fenced); err != nil {
+		return nil, err
 	}
 	culprit := r.culprit(ctx, o, d)
 	if err := r.act(ctx, o, d.Actions, log); err != nil {
@@ -467,6 +463,7 @@ func (r *reconciler) resizeRest(ctx context.Context, o engine.Observed, refused 
 		o.Refused, o.RefusedReason, o.CreationRefused = refused, v1alpha1.ReasonWriteRefused, true
 	case errors.As(refused, &growth):
 		o.GrowthRefused = true
+		r.growthRefused.Store(client.ObjectKeyFromObject(o.Release), nil)
 	default:
 		return nil
 	}
@@ -476,6 +473,9 @@ func (r *reconciler) resizeRest(ctx context.Context, o engine.Observed, refused 
 		if !ok || growth.Covers(resize.ReplicaSet, resize.To) { // the hold stays: what is refused is tried again each minute
 			return nil
 		}
+	}
+	if err := r.fence.Writes(ctx, o, d.Actions, false); err != nil {
+		return err
 	}
 	return r.act(ctx, o, d.Actions, logr.FromContextOrDiscard(ctx))
 }

@@ -116,6 +116,14 @@ func TestGrowthRefused(t *testing.T) {
 					}
 				}
 			}
+			generation := s.set("v1").Generation
+			s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Paused = true })
+			s.waitFor(v1alpha1.ReasonReleasePaused, 0, map[string]int32{"v1": 8, "v2": 4})
+			s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Paused = false })
+			s.waitFor(v1alpha1.ReasonWriteRefused, 0, map[string]int32{"v1": 8, "v2": 4})
+			if now := s.set("v1").Generation; now != generation {
+				t.Errorf("v1 is written %d times after a pause", now-generation)
+			}
 			if name == "surge" {
 				s.bring("v1")
 				s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 12})

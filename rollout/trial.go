@@ -145,11 +145,10 @@ func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d en
 	return creation, nil
 }
 
-// tryGrowth has the API server try the growth of the update revision's ReplicaSet as a dry
-// run, if it has refused a write before. Others would make room for it in vain. Any other
-// error comes again with the write.
-func tryGrowth(a *actor, d engine.Decision) error {
-	if d.Growth == nil || a.br.Status.Reason != v1alpha1.ReasonWriteRefused {
+// tryGrowth tries the growth of the update revision's ReplicaSet in a dry run, if a write or
+// that growth was refused before. Others would make room for it in vain. Any other error comes again with the write.
+func tryGrowth(a *actor, d engine.Decision, refused bool) error {
+	if d.Growth == nil || !refused && a.br.Status.Reason != v1alpha1.ReasonWriteRefused {
 		return nil
 	}
 	err := a.resize(*d.Growth, client.DryRunAll)

@@ -6,6 +6,7 @@ package fence
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/failures"
 )
 
@@ -35,6 +37,26 @@ type generation struct {
 // New returns a Fence that reads with a client past the cache.
 func New(reader client.Reader) *Fence {
 	return &Fence{reader: reader, agreed: map[types.NamespacedName]generation{}}
+}
+
+// Writes asks what has to be asked before these writes of a round. fenced: the BatchRelease was
+// written just before, as it was observed.
+func (f *Fence) Writes(ctx context.Context, o engine.Observed, actions []engine.Action, fenced bool) error {
+	if len(actions) > 0 && !fenced {
+		if err := f.Release(ctx, o.Release); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(actions, takesPods) {
+		return f.Sizes(ctx, client.ObjectKeyFromObject(o.Release), o.Deployment, o.ReplicaSets)
+	}
+	return nil
+}
+
+// takesPods reports whether an action makes a ReplicaSet smaller.
+func takesPods(a engine.Action) bool {
+	resize, ok := a.(engine.Resize)
+	return ok && resize.To < *resize.ReplicaSet.Spec.Replicas
 }
 
 // Release returns [failures.ErrChanged] unless a BatchRelease is the one that a round was
