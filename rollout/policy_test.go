@@ -504,10 +504,13 @@ func TestPlanNeedsTheRightToPatch(t *testing.T) {
 	s.plan("1", "100%")
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Template = nil })
 	merge := func(spec string) string { return `patch br/web --type=merge -p {"spec":` + spec + `}` }
+	const analysis = `{"strategy":{"analysis":{"metrics":[{"name":"errors","interval":"10s","condition":"body.a==1",` +
+		`"web":{"url":"https://example.org/","secretRef":{"name":"db"}}}]}}}`
 	attempts := []attempt{
 		{"it is written to the Deployment at hand-back", refused, merge(`{"deploymentStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"100%"}}}`)},
 		{"it may be an account with more rights", refused, merge(`{"serviceAccountName":"default"}`)},
 		{"it is written to the Deployment", refused, merge(`{"template":{"spec":{"hostNetwork":true}}}`)},
+		{"it would read a Secret as the account", refused, merge(analysis)},
 		{"that is how a release goes on", "", merge(`{"paused":true}`)},
 		{"that is how a release goes on", "", merge(`{"strategy":{"steps":[{"replicas":"100%"}]}}`)},
 		{"that is how a release goes on", "", merge(`{"approval":{"revision":"5c66667f6","step":0}}`)},
@@ -522,6 +525,12 @@ func TestPlanNeedsTheRightToPatch(t *testing.T) {
 		{"hand-back would take what it finds", refused, merge(`{"deploymentStrategy":null}`)},
 		{"it may be an account with more rights", refused, merge(`{"serviceAccountName":null}`)},
 		{"without a template the plan still governs", refused, merge(`{"template":null}`)},
+	}, "--dry-run=server", "--as="+helper)
+	s.attempt([]attempt{{"an admin may", "", merge(analysis)}})
+	s.attempt([]attempt{
+		{"it would read another Secret", refused, merge(strings.Replace(analysis, `"db"`, `"other"`, 1))},
+		{"the verdict would be another", refused, merge(`{"strategy":{"analysis":null}}`)},
+		{"that is how a release goes on", "", merge(`{"strategy":{"steps":[{"replicas":"50%"},{"replicas":"100%"}]}}`)},
 	}, "--dry-run=server", "--as="+helper)
 }
 
