@@ -101,10 +101,13 @@ func TestGrowthRefused(t *testing.T) {
 			for _, scale := range []struct{ n, v1, v2 int32 }{{20, 16, 4}, {12, 8, 4}} {
 				s.kubectl("-n", s.ns, "scale", "deployment/web", fmt.Sprintf("--replicas=%d", scale.n))
 				s.waitFor(v1alpha1.ReasonWriteRefused, 0, map[string]int32{"v1": scale.v1, "v2": scale.v2})
-				if br := s.release(); !stalled(br) || !strings.Contains(br.Status.Message, "v2 is not signed") {
-					t.Errorf("stalled=%t: %s", stalled(br), br.Status.Message)
-				}
 				available(s, scale.n)
+				clustertest.Wait(s, "the refusal", func() error {
+					if br := s.release(); !stalled(br) || !strings.Contains(br.Status.Message, "v2 is not signed") {
+						return fmt.Errorf("stalled=%t: %s", stalled(br), br.Status.Message)
+					}
+					return nil
+				})
 				before := map[string]int64{"v1": s.set("v1").Generation, "v2": s.set("v2").Generation}
 				for i := range 5 {
 					s.kubectl("-n", s.ns, "annotate", "--overwrite", "batchrelease/web", fmt.Sprintf("look=%d", i))

@@ -146,13 +146,15 @@ func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d en
 }
 
 // tryGrowth tries the growth of the update revision's ReplicaSet in a dry run, if a write or
-// that growth was refused before. Others would make room for it in vain. Any other error comes again with the write.
+// that growth was refused before. Others would make room for it in vain. A change by admission
+// comes again with the write.
 func tryGrowth(a *actor, d engine.Decision, refused bool) error {
 	if d.Growth == nil || !refused && a.br.Status.Reason != v1alpha1.ReasonWriteRefused {
 		return nil
 	}
 	err := a.resize(*d.Growth, client.DryRunAll)
-	if growth := (*failures.GrowthRefused)(nil); !errors.As(err, &growth) {
+	var changed *replicaSetChanged
+	if err == nil || failures.NoDryRun(err) || errors.As(err, &changed) {
 		return nil
 	}
 	return fmt.Errorf("dry run: %s: %w", d.Growth, err)
