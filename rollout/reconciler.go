@@ -468,9 +468,10 @@ func (r *reconciler) resizeRest(ctx context.Context, o engine.Observed, refused 
 		return nil
 	}
 	d := r.clock.Decide(o)
-	for _, action := range d.Actions {
+	for _, action := range d.Actions { // the hold stays: what is refused is tried again each minute
 		resize, ok := action.(engine.Resize)
-		if !ok || growth.Covers(resize.ReplicaSet, resize.To) { // the hold stays: what is refused is tried again each minute
+		_, creates := action.(engine.CreateReplicaSet)
+		if !ok && (!creates || growth == nil) || ok && growth.Covers(resize.ReplicaSet, resize.To) {
 			return nil
 		}
 	}

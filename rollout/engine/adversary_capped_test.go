@@ -47,7 +47,9 @@ func resizeRest(c *cluster, o *engine.Observed) {
 	rest.GrowthRefused = true
 	actions := engine.Decide(rest, c.now).Actions
 	for _, a := range actions {
-		if r, ok := a.(engine.Resize); !ok || versionIn(&r.ReplicaSet.Spec.Template)+1 == c.capped && r.To > *r.ReplicaSet.Spec.Replicas {
+		_, creates := a.(engine.CreateReplicaSet)
+		r, ok := a.(engine.Resize)
+		if !ok && !creates || ok && versionIn(&r.ReplicaSet.Spec.Template)+1 == c.capped && r.To > *r.ReplicaSet.Spec.Replicas {
 			actions = nil
 			break
 		}
@@ -92,6 +94,15 @@ func TestScenarios_Capped(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The same if the ReplicaSet of the stable revision has to be made, since admission makes
+// another template of it.
+func TestScenarios_CappedBesideAdmission(t *testing.T) {
+	s := of(6, 1, 2, "20% 60% 100%", ownStrategy, admits(mutatesSince))
+	if v := run(s, split("round; cap 2; undeploy; admit; bring 2")); v != nil {
+		t.Errorf("%s: %s", v.rule, v.text)
 	}
 }
 
