@@ -46,8 +46,8 @@ import (
 
 // Options of the BatchRelease reconciler.
 type Options struct {
-	// Concurrent is how many releases are looked at at the same time, and of one namespace at
-	// most as many as it leaves free.
+	// Concurrent is how many releases of a namespace are looked at at the same time. Twice as
+	// many are in all, and of a further namespace at most as many as it leaves free.
 	Concurrent int
 	// DefaultServiceAccount is impersonated where a BatchRelease names none;
 	// empty: the controller's own account is used.
@@ -82,7 +82,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if err := addIndexes(mgr); err != nil {
 		return err
 	}
-	concurrent := max(1, o.Concurrent)
+	concurrent := 2 * max(1, o.Concurrent)
 	shared := share.New(r, concurrent)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("batchrelease").

@@ -17,7 +17,7 @@ import (
 )
 
 // No write of a ReplicaSet ends in one namespace, and it has more releases than there are
-// reconciliations at a time. A release and a rollback of another namespace go on.
+// reconciliations at a time, which are four. A release and a rollback of another namespace go on.
 func TestSlowWritesOfANamespace(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
@@ -26,7 +26,7 @@ func TestSlowWritesOfANamespace(t *testing.T) {
 	var hanging atomic.Int32
 	freed := make(chan struct{})
 	free := sync.OnceFunc(func() { close(freed) })
-	startReconciler(t, c, slow.ns, rollout.Options{Concurrent: 4}, func(o *ctrl.Options) {
+	startReconciler(t, c, slow.ns, rollout.Options{Concurrent: 2}, func(o *ctrl.Options) {
 		o.Cache.DefaultNamespaces[other.ns] = cache.Config{}
 	}, func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
