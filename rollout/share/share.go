@@ -24,10 +24,18 @@ type Reconciler struct {
 }
 
 type namespace struct {
-	running int
+	running int                 // with those whose turn has come
 	waiting []reconcile.Request // longest wait first
-	waits   map[reconcile.Request]bool
+	turn    map[reconcile.Request]turn
 }
+
+// turn is that of a request which had to wait.
+type turn bool
+
+const (
+	waits turn = false
+	comes turn = true // it has its place, and goes through the queue once more
+)
 
 // New returns r with shares of so many reconciliations. [Reconciler.Source] must be a source
 // of the same controller.
@@ -54,29 +62,40 @@ func (s *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return s.Reconciler.Reconcile(ctx, req)
 }
 
+// begin lets no request pass those of its namespace that wait.
 func (s *Reconciler) begin(req reconcile.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.of[req.Namespace]
 	if n == nil {
-		n = &namespace{waits: map[reconcile.Request]bool{}}
+		n = &namespace{turn: map[reconcile.Request]turn{}}
 		s.of[req.Namespace] = n
 	}
-	if s.mayBegin(n) {
-		n.running++
-		s.total++
+	t, known := n.turn[req]
+	switch {
+	case known && t == comes:
+		delete(n.turn, req)
 		return true
-	}
-	if !n.waits[req] {
-		n.waits[req] = true
+	case known:
+		return false
+	case len(n.waiting) == 0 && s.mayBegin(n):
+		s.take(n)
+		return true
+	default:
 		n.waiting = append(n.waiting, req)
+		n.turn[req] = waits
+		return false
 	}
-	return false
 }
 
 func (s *Reconciler) mayBegin(n *namespace) bool { return n.running < s.limit-s.total }
 
-// end asks again for one request of each namespace that may begin now.
+func (s *Reconciler) take(n *namespace) {
+	n.running++
+	s.total++
+}
+
+// end gives the places that are free now to those who have waited longest.
 func (s *Reconciler) end(req reconcile.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +106,8 @@ func (s *Reconciler) end(req reconcile.Request) {
 		case len(n.waiting) > 0 && s.mayBegin(n):
 			next := n.waiting[0]
 			n.waiting = n.waiting[1:]
-			delete(n.waits, next)
+			n.turn[next] = comes
+			s.take(n)
 			s.queue.Add(next)
 		case len(n.waiting) == 0 && n.running == 0:
 			delete(s.of, name)

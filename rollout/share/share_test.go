@@ -157,6 +157,28 @@ func TestReconciler_OneWorker(t *testing.T) {
 	})
 }
 
+// Nobody who comes later passes one who waits, also if he comes just when a place is free.
+func TestReconciler_InTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, 4, map[string]time.Duration{"a": time.Second})
+		defer c.queue.ShutDown()
+		for i := range 6 {
+			c.queue.Add(request("a", i))
+			synctest.Wait()
+		}
+		for i := range 100 {
+			time.Sleep(500 * time.Millisecond)
+			c.queue.Add(request("a", 6+i))
+		}
+		time.Sleep(time.Minute)
+		for i := range 105 {
+			if c.reconciled(request("a", i)).After(c.reconciled(request("a", i+1))) {
+				t.Errorf("%d began at %s, after %d", i, c.reconciled(request("a", i)), i+1)
+			}
+		}
+	})
+}
+
 // No request is lost: each is reconciled after it was asked for last.
 func TestReconciler_LosesNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
