@@ -168,7 +168,7 @@ func (k *contest) beside(native, ours string, f *field) {
 	}{
 		{"writes of the Deployment", k.calls.of("PATCH", "/deployments/"), 3}, // a conflict repeats one
 		{"writes of ReplicaSets", k.calls.of("PATCH", "/replicasets/") + k.calls.of("POST", "/replicasets"), 20},
-		{"writes of the status", k.calls.of("PUT", "/status"), 12},
+		{"writes of the status", k.calls.of("PUT", "/status"), 6 + rollPods}, // a pod that becomes ready alone is written alone
 		{"conflicts", k.calls.conflicts(), 4},
 	} {
 		each := float64(cost.made) / n

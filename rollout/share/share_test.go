@@ -157,7 +157,7 @@ func TestReconciler_OneWorker(t *testing.T) {
 	})
 }
 
-// Nobody who comes later passes one who waits, also if he comes just when a place is free.
+// A later request passes none that waits, also if it comes just when a place is free.
 func TestReconciler_InTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, 4, map[string]time.Duration{"a": time.Second})
