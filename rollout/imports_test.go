@@ -12,7 +12,7 @@ var mayImport = map[string][]string{
 	"rollout": {"plan", "plan/contest", "plan/records", "plan/v1alpha1", "rollout/account", "rollout/analysis", "rollout/clock",
 		"rollout/engine", "rollout/engine/native", "rollout/failures", "rollout/fence", "rollout/impersonate", "rollout/jsonpatch",
 		"rollout/kubeversion", "rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses", "rollout/share",
-		"rollout/tell", "rollout/templates", "rollout/transition"},
+		"rollout/tell", "rollout/templates", "rollout/transition", "rollout/trials"},
 	"rollout/account": nil,
 	"rollout/analysis": {"plan/condition", "plan/v1alpha1", "rollout/engine", "rollout/engine/verdict", "rollout/impersonate",
 		"rollout/analysis/datadog", "rollout/analysis/job", "rollout/analysis/outbound", "rollout/analysis/pool",
@@ -53,6 +53,7 @@ var mayImport = map[string][]string{
 	"rollout/share":             nil,
 	"rollout/tell":              {"plan/v1alpha1", "rollout/engine"},
 	"rollout/transition":        {"plan/v1alpha1", "rollout/notify"},
+	"rollout/trials":            {"plan/v1alpha1"},
 }
 
 // TestImports: each package below rollout imports what mayImport lists, and no other of this

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -42,6 +41,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/tell"
 	"github.com/tranche-dev/tranche/rollout/templates"
 	"github.com/tranche-dev/tranche/rollout/transition"
+	"github.com/tranche-dev/tranche/rollout/trials"
 )
 
 // Options of the BatchRelease reconciler.
@@ -127,7 +127,8 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 		account:   account.New(mgr.GetAPIReader(), c, o.Now),
 		byDefault: o.DefaultServiceAccount,
 		failures:  failures.New(),
-		trials:    &trials{of: map[types.NamespacedName]*trial{}},
+		trials:    trials.New[*replicaSetChanged](),
+		growths:   &growths{inVain: trials.New[*failures.GrowthRefused]()},
 		pods:      podcauses.New(mgr.GetAPIReader(), o.Now),
 		fence:     fence.New(mgr.GetAPIReader()),
 		startup:   sources,
@@ -186,7 +187,8 @@ type reconciler struct {
 	account     *account.Account
 	byDefault   string // the account to write as where a release names none
 	failures    *failures.Count
-	trials      *trials
+	trials      *trials.Trials[*replicaSetChanged]
+	growths     *growths
 	pods        *podcauses.Finder
 	startup     *startup
 	abandonment *abandonment
@@ -199,8 +201,6 @@ type reconciler struct {
 	confirmed   confirmed
 	fence       *fence.Fence
 	measuring   *analysis.Measuring
-	// growthRefused are the releases whose update revision might not grow last.
-	growthRefused sync.Map
 }
 
 // Reconcile is one round: observe, decide, act, and write the status that is
@@ -231,7 +231,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	o, wait, err := r.round(ctx, &br)
 	var changed *replicaSetChanged
 	if errors.As(err, &changed) {
-		r.trials.note(&br, changed, r.now())
+		r.trials.Note(&br, changed, r.now())
 	}
 	if failures.Refused(err) || changed != nil {
 		return r.tellRefused(ctx, &br, o, err)
@@ -261,7 +261,7 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (o en
 		}
 		o.Release = kept.recall(br)
 	}
-	if changed, waits := r.trials.last(br, r.now()); waits && o.Refused == nil {
+	if changed, waits := r.trials.Last(br, r.now()); waits && o.Refused == nil {
 		o.Refused, o.RefusedReason, o.CreationRefused = changed, v1alpha1.ReasonWriteRefused, !changed.resized
 	}
 	o.Contested, o.ContestedBy = r.contests.due(client.ObjectKeyFromObject(br), r.now())
@@ -270,13 +270,9 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (o en
 	if err != nil {
 		return o, 0, err
 	}
-	key := client.ObjectKeyFromObject(br)
-	_, refused := r.growthRefused.Load(key)
-	if err := tryGrowth(&actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment}, d, refused); err != nil {
+	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment}
+	if err := r.growths.try(a, d, r.now()); err != nil {
 		return o, 0, cmp.Or(r.resizeRest(ctx, o, err), err)
-	}
-	if d.Growth != nil {
-		r.growthRefused.Delete(key)
 	}
 	then, next, follows := r.lookAhead(ctx, o, d)
 	written, err := r.write(ctx, o, d, false)
@@ -287,6 +283,9 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (o en
 		_, err = r.write(ctx, o, d, true)
 	}
 	if err != nil {
+		if growth, ok := errors.AsType[*failures.GrowthRefused](err); ok {
+			r.growths.inVain.Note(br, growth, r.now())
+		}
 		return o, 0, cmp.Or(r.resizeRest(ctx, o, err), err)
 	}
 	r.measuring.Ask(br, d.Measure) // no sooner: the answers that are in the status now are forgotten
@@ -351,8 +350,8 @@ func (r *reconciler) lookAhead(ctx context.Context, o engine.Observed, d engine.
 func (r *reconciler) forget(release types.NamespacedName) {
 	r.templates.Forget(release)
 	r.failures.Forget(release)
-	r.trials.forget(release)
-	r.growthRefused.Delete(release)
+	r.trials.Forget(release)
+	r.growths.forget(release)
 	r.pods.Forget(release)
 	r.clock.Forget(release)
 	r.contests.forget(release)
@@ -463,7 +462,7 @@ func (r *reconciler) resizeRest(ctx context.Context, o engine.Observed, refused 
 		o.Refused, o.RefusedReason, o.CreationRefused = refused, v1alpha1.ReasonWriteRefused, true
 	case errors.As(refused, &growth):
 		o.GrowthRefused = true
-		r.growthRefused.Store(client.ObjectKeyFromObject(o.Release), nil)
+		r.growths.refused.Store(client.ObjectKeyFromObject(o.Release), nil)
 	default:
 		return nil
 	}
@@ -497,7 +496,7 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 		log.Info("Action written", "action", action.String(), "because", action.Because())
 		r.Written(release, o.Deployment, action)
 		if _, created := action.(engine.CreateReplicaSet); created {
-			r.trials.forget(release) // it passes again
+			r.trials.Forget(release) // it passes again
 		}
 	}
 	return nil

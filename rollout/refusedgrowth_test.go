@@ -2,10 +2,12 @@ package rollout_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -15,7 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// growthRefused is a policy that does not let the ReplicaSets of an image grow.
+// growthRefused is a policy that does not let the ReplicaSets of an image grow, with an exception.
 const growthRefused = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -28,7 +30,7 @@ spec:
     resourceRules:
     - {apiGroups: [apps], apiVersions: [v1], operations: [UPDATE], resources: [replicasets]}
   validations:
-  - expression: "!object.spec.template.spec.containers[0].image.endsWith(':%[2]s') || object.spec.replicas <= oldObject.spec.replicas"
+  - expression: "!object.spec.template.spec.containers[0].image.endsWith(':%[2]s') || object.spec.replicas <= oldObject.spec.replicas%[3]s"
     message: "%[2]s is not signed"
 ---
 apiVersion: admissionregistration.k8s.io/v1
@@ -41,9 +43,9 @@ spec:
 `
 
 // refuseGrowth installs the policy, and waits until the API server acts by it.
-func refuseGrowth(s *env, tag string) (remove func()) {
+func refuseGrowth(s *env, tag, except string) (remove func()) {
 	s.Helper()
-	manifest := fmt.Sprintf(growthRefused, s.ns, tag)
+	manifest := fmt.Sprintf(growthRefused, s.ns, tag, except)
 	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
 		s.Fatalf("installing the policy: %v: %s", err, out)
 	}
@@ -97,7 +99,7 @@ func TestGrowthRefused(t *testing.T) {
 			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 			s.bring("v2")
 			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 4, "v2": 4})
-			remove := refuseGrowth(s, "v2")
+			remove := refuseGrowth(s, "v2", "")
 			for _, scale := range []struct{ n, v1, v2 int32 }{{20, 16, 4}, {12, 8, 4}} {
 				s.kubectl("-n", s.ns, "scale", "deployment/web", fmt.Sprintf("--replicas=%d", scale.n))
 				s.waitFor(v1alpha1.ReasonWriteRefused, 0, map[string]int32{"v1": scale.v1, "v2": scale.v2})
@@ -139,4 +141,41 @@ func TestGrowthRefused(t *testing.T) {
 			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 12})
 		})
 	}
+}
+
+// The policy exempts dry runs, as webhooks do, and without surge the stable revision makes room
+// before the growth is refused. It does so once, and not again at each change.
+func TestGrowthRefused_NotInDryRuns(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	startControllerIn(t, s.c, s.ns)
+	s.install(8)
+	d := s.deployment("web")
+	none, two := intstr.FromInt32(0), intstr.FromInt32(2)
+	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: &none, MaxUnavailable: &two}
+	s.must(s.c.Client.Update(s.Context(), d))
+	s.plan("50%", "100%")
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 4, "v2": 4})
+	remove := refuseGrowth(s, "v2", " || has(request.dryRun) && request.dryRun && object.spec.replicas != 99")
+	before := s.pods("v1")
+	s.approve(0)
+	for range 4 {
+		s.waitFor(v1alpha1.ReasonWriteRefused, 1, map[string]int32{"v1": 4, "v2": 4})
+		available(s, 8)
+		s.disturb()
+	}
+	after := map[string]bool{}
+	for _, p := range s.pods("v1") {
+		after[p.Name] = true
+	}
+	was := len(before)
+	gone := slices.DeleteFunc(before, func(p corev1.Pod) bool { return after[p.Name] })
+	if was != 4 || len(gone) > 2 {
+		t.Errorf("%d pods of v1 are gone of %d, and 2 may make room", len(gone), was)
+	}
+	remove()
+	s.kubectl("-n", s.ns, "annotate", "--overwrite", "batchrelease/web", "look=again")
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 8})
 }

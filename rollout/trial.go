@@ -23,13 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/failures"
 	"github.com/tranche-dev/tranche/rollout/jsonpatch"
 	"github.com/tranche-dev/tranche/rollout/managedfields"
-)
-
-const (
-	// firstTrial is how long a release waits after admission has changed a ReplicaSet
-	// that was written. Each such write doubles it, to longestTrial.
-	firstTrial   = time.Minute
-	longestTrial = time.Hour
+	"github.com/tranche-dev/tranche/rollout/trials"
 )
 
 // replicaSetChanged says that admission has changed the pod template or the size of a
@@ -145,19 +139,48 @@ func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d en
 	return creation, nil
 }
 
-// tryGrowth tries the growth of the update revision's ReplicaSet in a dry run, if a write or
-// that growth was refused before. Others would make room for it in vain. A change by admission
-// comes again with the write.
-func tryGrowth(a *actor, d engine.Decision, refused bool) error {
-	if d.Growth == nil || !refused && a.br.Status.Reason != v1alpha1.ReasonWriteRefused {
+// growths remembers the releases whose update revision might not grow.
+type growths struct {
+	refused sync.Map // it was refused last
+	// inVain are those for which others have made room.
+	inVain *trials.Trials[*failures.GrowthRefused]
+}
+
+func (g *growths) forget(release types.NamespacedName) {
+	g.refused.Delete(release)
+	g.inVain.Forget(release)
+}
+
+// try tries the growth of the update revision's ReplicaSet in a dry run, if a write or
+// that growth was refused before. Others would make room for it in vain. If they have done so
+// although the dry run passed, the growth waits. A change by admission comes again with the write.
+func (g *growths) try(a *actor, d engine.Decision, now time.Time) error {
+	if d.Growth == nil {
 		return nil
 	}
-	err := a.resize(*d.Growth, client.DryRunAll)
-	var changed *replicaSetChanged
-	if err == nil || failures.NoDryRun(err) || errors.As(err, &changed) {
-		return nil
+	last, waits := g.inVain.Last(a.br, now)
+	if waits && last.Covers(d.Growth.ReplicaSet, d.Growth.To) && !growsFirst(d) {
+		return last
 	}
-	return fmt.Errorf("dry run: %s: %w", d.Growth, err)
+	key := client.ObjectKeyFromObject(a.br)
+	if _, refused := g.refused.Load(key); refused || a.br.Status.Reason == v1alpha1.ReasonWriteRefused {
+		err := a.resize(*d.Growth, client.DryRunAll)
+		var changed *replicaSetChanged
+		if err != nil && !failures.NoDryRun(err) && !errors.As(err, &changed) {
+			return fmt.Errorf("dry run: %s: %w", d.Growth, err)
+		}
+	}
+	g.refused.Delete(key)
+	return nil
+}
+
+// growsFirst reports whether nothing makes room for the growth before it.
+func growsFirst(d engine.Decision) bool {
+	if len(d.Actions) == 0 {
+		return false
+	}
+	resize, ok := d.Actions[0].(engine.Resize)
+	return ok && resize.ReplicaSet.UID == d.Growth.ReplicaSet.UID
 }
 
 func holdOf(actions []engine.Action) (engine.Hold, bool) {
@@ -197,58 +220,4 @@ func with(annotations map[string]string, key, value string) map[string]string {
 	maps.Copy(c, annotations)
 	c[key] = value
 	return c
-}
-
-// trials remembers, by release, the writes that admission has changed, and when the
-// next one may be made: each costs a hold, or pods.
-type trials struct {
-	mu sync.Mutex
-	of map[types.NamespacedName]*trial
-}
-
-type trial struct {
-	about   string // what the release was then
-	changed *replicaSetChanged
-	until   time.Time
-	wait    time.Duration
-}
-
-// note notes a write that admission has changed.
-func (t *trials) note(br *v1alpha1.BatchRelease, changed *replicaSetChanged, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	key := client.ObjectKeyFromObject(br)
-	wait := firstTrial
-	if last := t.of[key]; last != nil && last.about == about(br) {
-		wait = min(2*last.wait, longestTrial)
-	}
-	t.of[key] = &trial{about: about(br), changed: changed, until: now.Add(wait), wait: wait}
-}
-
-// last returns the last write of a release that admission has changed, and whether the
-// next one has to wait.
-func (t *trials) last(br *v1alpha1.BatchRelease, now time.Time) (changed *replicaSetChanged, waits bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	key := client.ObjectKeyFromObject(br)
-	last := t.of[key]
-	if last == nil {
-		return nil, false
-	}
-	if last.about != about(br) { // and is forgotten: a rollback takes its annotation off again
-		delete(t.of, key)
-		return nil, false
-	}
-	return last.changed, now.Before(last.until)
-}
-
-// about is what a user changes of a BatchRelease: spec or annotations.
-func about(br *v1alpha1.BatchRelease) string {
-	return fmt.Sprint(br.UID, br.Generation, br.Annotations)
-}
-
-func (t *trials) forget(release types.NamespacedName) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.of, release)
 }
