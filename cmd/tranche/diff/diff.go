@@ -243,20 +243,20 @@ func (d *difference) changes() bool {
 func (d *difference) write(p *report) {
 	gs := d.source
 	p.heading(fmt.Sprintf("What %s would do", p.code(cli.Short(d.preview.Commit))))
-	line := fmt.Sprintf("GitSource %s, %s of %s", p.code(gs.Namespace+"/"+gs.Name), p.code(cli.PinOf(gs.Spec.Ref)), gs.Spec.URL)
+	line := fmt.Sprintf("GitSource %s, %s of %s", p.code(gs.Namespace+"/"+gs.Name), p.code(cli.PinOf(gs.Spec.Ref)), p.plain(gs.Spec.URL))
 	if gs.Spec.Path != "" && gs.Spec.Path != "." {
 		line += ", path " + p.code(gs.Spec.Path)
 	}
 	p.line(line + "; the cluster has " + p.code(cli.OrNone(cli.Short(gs.Status.AppliedCommit))))
 	if d.warning != "" {
-		p.warning(d.warning)
+		p.warning(p.plain(d.warning))
 	}
 	if gs.Spec.Ref.IsPinned() {
-		p.warning("spec.ref pins " + cli.PinOf(gs.Spec.Ref) + ": the commit is applied once it is what that leads to.")
+		p.warning("spec.ref pins " + p.plain(cli.PinOf(gs.Spec.Ref)) + ": the commit is applied once it is what that leads to.")
 	}
 	if len(d.preview.Problems) > 0 {
 		p.warning("Nothing of it would be applied:")
-		p.list(errorsOf(d.preview.Problems))
+		p.plainList(errorsOf(d.preview.Problems))
 	}
 	for i := range d.preview.Plans {
 		d.plan(p, &d.preview.Plans[i])
@@ -267,11 +267,11 @@ func (d *difference) write(p *report) {
 	d.objects(p)
 	if len(d.preview.Withheld) > 0 {
 		p.line("Not before the plans are approved:")
-		p.list(d.preview.Withheld)
+		p.plainList(d.preview.Withheld)
 	}
 	if len(d.preview.Ignored) > 0 {
 		p.line("Without effect:")
-		p.list(errorsOf(d.preview.Ignored))
+		p.plainList(errorsOf(d.preview.Ignored))
 	}
 	if !d.changes() && len(d.preview.Problems) == 0 {
 		p.line("Nothing would change" + d.asFarAsSeen() + ".")
@@ -281,7 +281,7 @@ func (d *difference) write(p *report) {
 // plan says that a change of what decides about releases needs an approval.
 func (d *difference) plan(p *report, c *terms.Change) {
 	p.heading("Plan of " + p.code("Deployment "+c.Namespace+"/"+c.Name))
-	p.line("What decides about its releases changes: " + strings.Join(c.Now.Changes(c.Then), ", ") + ".")
+	p.line("What decides about its releases changes: " + p.plain(strings.Join(c.Now.Changes(c.Then), ", ")) + ".")
 	p.line("Digest: " + p.code(c.Then.Digest()))
 	if c.Approved {
 		p.line("The commit has an approval of it. It counts if a signer has signed the commit that brought it.")
@@ -290,7 +290,7 @@ func (d *difference) plan(p *report, c *terms.Change) {
 	p.line("It needs an approval by a signer, and has no effect before: " +
 		p.code(fmt.Sprintf("tranche approve %s -n %s --plan --sign", c.Plan, c.Namespace)) + ", once the branch has it.")
 	if len(c.Why) > 0 {
-		p.list(c.Why)
+		p.plainList(c.Why)
 	}
 }
 
@@ -367,7 +367,7 @@ func (d *difference) how(p *report, r *preview.Release, out *outlook) string {
 	case r.Plan == nil:
 		return "No plan governs it any more: it is handed back, and the native controller goes on."
 	case out.Unknown != "":
-		return fmt.Sprintf("Not checked: whether a release begins, or the controller goes back at once. %s.", out.Unknown)
+		return fmt.Sprintf("Not checked: whether a release begins, or the controller goes back at once. %s.", p.plain(out.Unknown))
 	}
 	switch out.Kind {
 	case foresee.OutlookRelease:
@@ -379,7 +379,7 @@ func (d *difference) how(p *report, r *preview.Release, out *outlook) string {
 	case foresee.OutlookPlanChanged:
 		return fmt.Sprintf("The plan changes. The release of %s goes on at step %d.", p.code(out.To), out.Step)
 	default:
-		return out.String()
+		return p.plain(out.String())
 	}
 }
 
@@ -447,7 +447,7 @@ func (d *difference) objects(p *report) {
 		o := &d.preview.Objects[i]
 		line := p.code(o.String())
 		if o.Because != "" {
-			line += ": " + o.Because
+			line += ": " + p.plain(o.Because)
 		}
 		if o.Merged && o.Effect == preview.EffectChange {
 			line += " (estimated)"
@@ -480,7 +480,7 @@ func (d *difference) objects(p *report) {
 		p.line(fmt.Sprintf("Unchanged: %d", n))
 	}
 	for _, line := range d.unchecked() {
-		p.line(line)
+		p.line(p.plain(line))
 	}
 }
 

@@ -2,6 +2,7 @@ package diff
 
 import (
 	"fmt"
+	"html"
 	"io"
 	"regexp"
 	"strings"
@@ -41,13 +42,33 @@ func (p *report) text() string {
 	return p.b.String()
 }
 
-// code is a name.
+// code is a name. In Markdown it ends where the name does, whatever that has in it.
 func (p *report) code(name string) string {
-	if p.markdown {
-		return "`" + name + "`"
+	if !p.markdown {
+		return p.style.Bold(name)
 	}
-	return p.style.Bold(name)
+	fence := fenceFor(name, 1)
+	if strings.HasPrefix(name, "`") || strings.HasSuffix(name, "`") {
+		name = " " + name + " " // a space at both ends is left out
+	}
+	return fence + oneLine(name) + fence
 }
+
+// plain is a text of a repository. In Markdown it is shown as it is, whatever that has in it.
+func (p *report) plain(text string) string {
+	if !p.markdown {
+		return text
+	}
+	return escaped.Replace(oneLine(text))
+}
+
+// escaped puts a backslash before what would begin or end something in Markdown.
+var escaped = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "~", `\~`, "<", `\<`, ">", `\>`, "[", `\[`, "]", `\]`,
+	"|", `\|`, "&", `\&`, "#", `\#`)
+
+func oneLine(text string) string { return strings.Join(strings.FieldsFunc(text, isBreak), " ") }
+
+func isBreak(r rune) bool { return strings.ContainsRune("\n\r\t\v\f\u0085\u2028\u2029", r) }
 
 func (p *report) heading(text string) {
 	p.gap()
@@ -92,6 +113,14 @@ func (p *report) list(items []string) {
 	}
 }
 
+func (p *report) plainList(items []string) {
+	plain := make([]string, len(items))
+	for i, item := range items {
+		plain[i] = p.plain(item)
+	}
+	p.list(plain)
+}
+
 func (p *report) table(head []string, rows [][]string) {
 	if !p.markdown {
 		p.b.WriteString(indented(cli.Table(append([][]string{head}, rows...))))
@@ -100,7 +129,7 @@ func (p *report) table(head []string, rows [][]string) {
 	line := func(cells []string) {
 		p.b.WriteString("|")
 		for _, cell := range cells {
-			p.b.WriteString(" " + strings.ReplaceAll(cell, "|", "\\|") + " |")
+			p.b.WriteString(" " + p.plain(cell) + " |")
 		}
 		p.b.WriteString("\n")
 	}
@@ -135,8 +164,9 @@ func (p *report) diff(name, before, after string) {
 	case p.b.Len()+len(text) > mostMarkdown:
 		p.cut = true
 	default:
-		fence := fenceFor(text)
-		fmt.Fprintf(&p.b, "<details><summary>%s</summary>\n\n%sdiff\n%s%s\n\n</details>\n\n", name, fence, text, fence)
+		fence := fenceFor(text, 3)
+		summary := html.EscapeString(oneLine(name))
+		fmt.Fprintf(&p.b, "<details><summary>%s</summary>\n\n%sdiff\n%s%s\n\n</details>\n\n", summary, fence, text, fence)
 	}
 }
 
@@ -157,11 +187,11 @@ func (p *report) coloured(text string) string {
 	return b.String()
 }
 
-var backticks = regexp.MustCompile("`{3,}")
+var backticks = regexp.MustCompile("`+")
 
-// fenceFor is a fence that no line of a text closes.
-func fenceFor(text string) string {
-	fence := "```"
+// fenceFor is a fence of so many backticks or more that a text does not close.
+func fenceFor(text string, least int) string {
+	fence := strings.Repeat("`", least)
 	for _, run := range backticks.FindAllString(text, -1) {
 		if len(run) >= len(fence) {
 			fence = run + "`"
