@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -205,6 +206,47 @@ spec:
 	if changed := s.inBare("diff", "--name-only", "main~1", "main"); changed != "deploy/approvals/web.yaml" {
 		t.Errorf("changed %s", changed)
 	}
+}
+
+// The folder of the approvals may be written in any way that names one.
+func TestWriteBackApproval_FolderInAnyForm(t *testing.T) {
+	t.Parallel()
+	s := newRelease(t, writesBack, approvalsIn("./deploy//given/"))
+	s.approve("web")
+	s.isAt("web", "ReleaseCompleted", 1)
+	s.ends("Approve step 0 of web", "web: v2", "web: v1")
+	if changed := s.inBare("diff", "--name-only", "main~1", "main"); changed != "deploy/given/web.yaml" {
+		t.Errorf("changed %s", changed)
+	}
+}
+
+func approvalsIn(path string) func(*v1alpha1.GitSource) {
+	return func(gs *v1alpha1.GitSource) { gs.Spec.Approvals = &v1alpha1.ApprovalPolicy{Path: path} }
+}
+
+// Git clones no branch that has a .git, or what a file system takes for it.
+func TestWriteBackApproval_NotIntoDotGit(t *testing.T) {
+	t.Parallel()
+	s := newRelease(t, writesBack, approvalsIn("deploy/git~1"))
+	s.approve("web")
+	message := s.differs("WriteBackConflict")
+	if !strings.Contains(message, "deploy/git~1/web.yaml") || !strings.Contains(message, "correct spec.approvals.path") {
+		t.Errorf("the message is %q", message)
+	}
+	s.has("web: v2", "web: v1")
+	for _, path := range []string{".git/hooks", "deploy/.Git", ".git"} {
+		gs := s.gs()
+		gs.Spec.Approvals.Path = path
+		err := s.c.Client.Update(s.Context(), gs)
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.approvals.path") {
+			t.Errorf("approvals in %s: %v", path, err)
+		}
+	}
+	gs := s.gs()
+	gs.Spec.Approvals.Path = "deploy/.github"
+	s.must(s.c.Client.Update(s.Context(), gs))
+	s.ends("Approve step 0 of web", "web: v2", "web: v1")
+	s.inBare("cat-file", "-e", "main:deploy/.github/web.yaml")
 }
 
 // An empty commit that has the trailers of a write-back takes none of them away: what

@@ -3,7 +3,6 @@ package desired
 import (
 	"errors"
 	"fmt"
-	"path"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	corev1 "k8s.io/api/core/v1"
@@ -78,19 +77,11 @@ type Reader struct {
 	Failed map[string]*v1alpha1.BatchRelease
 }
 
-// ApprovalsPath is where the approvals of a GitSource are.
-func ApprovalsPath(spec *v1alpha1.GitSourceSpec) string {
-	if spec.Approvals != nil && spec.Approvals.Path != "" {
-		return spec.Approvals.Path
-	}
-	return path.Join(spec.Path, "approvals")
-}
-
 // Key returns a text of the parts of the spec that rendering depends on.
 func (r *Reader) Key() string {
 	s := &r.Source.Spec
 	ref := fmt.Sprintf("%q", []string{s.Ref.Branch, s.Ref.Tag, s.Ref.SemVer, s.Ref.Commit})
-	return fmt.Sprintf("%q", []string{s.URL, ref, s.Path, s.TargetNamespace, ApprovalsPath(s), fmt.Sprint(r.Bases != nil)})
+	return fmt.Sprintf("%q", []string{s.URL, ref, s.Path, s.TargetNamespace, s.ApprovalsPath(), fmt.Sprint(r.Bases != nil)})
 }
 
 // Read returns what the snapshot's commit says. If nothing changed that the last
@@ -136,7 +127,7 @@ func (r *Reader) Read(last *State) (*State, bool, error) {
 func (r *Reader) Render(t *gittree.Tree) (*plan.Set, error) {
 	var ignored plan.Problems
 	objects, err := r.objects(t, manifest.RenderOptions{
-		Skip:    ApprovalsPath(&r.Source.Spec),
+		Skip:    r.Source.Spec.ApprovalsPath(),
 		Ignored: func(p *plan.Problem) { ignored = append(ignored, p) },
 	})
 	if err != nil {

@@ -34,7 +34,7 @@ func WithoutOthers(approvals []plan.Approval, sources *v1alpha1.GitSourceList, g
 		if other.UID == gs.UID || !SameBranch(other, gs) {
 			continue
 		}
-		folder := path.Clean(ApprovalsPath(&other.Spec))
+		folder := path.Clean(other.Spec.ApprovalsPath())
 		has := map[string]bool{}
 		for _, e := range inventory.Read(other.Status.Inventory) {
 			if inventory.IsRelease(e) {

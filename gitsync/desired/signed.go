@@ -110,7 +110,7 @@ func (h *History) releaseChange(c *Candidate) *authors.Change {
 func (h *History) Branch() *authors.Branch {
 	return &authors.Branch{
 		Store: h.Reader.Snapshot, Renderer: renderer{h}, Order: h.Reader.Order, Known: h.Reader.Changes, Signatures: &h.Reader.Signatures,
-		Path: h.Reader.Source.Spec.Path, Approvals: ApprovalsPath(&h.Reader.Source.Spec), RemoteBases: h.Reader.Bases != nil,
+		Path: h.Reader.Source.Spec.Path, Approvals: h.Reader.Source.Spec.ApprovalsPath(), RemoteBases: h.Reader.Bases != nil,
 	}
 }
 

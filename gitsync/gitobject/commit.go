@@ -152,6 +152,13 @@ type Files map[string]object.TreeEntry
 // ErrNotAFolder says that a file cannot be put below another file.
 var ErrNotAFolder = errors.New("is not a folder")
 
+// ValidPath reports whether a tree may have a file of this name. A clone with a .git in it is
+// refused by git, by whatever name a file system knows it.
+func ValidPath(file string) bool {
+	_, err := (&object.Tree{}).FindEntry(file)
+	return errors.Is(err, object.ErrEntryNotFound) || errors.Is(err, object.ErrDirectoryNotFound)
+}
+
 // WriteTree returns a tree with files put into it, or taken out of it. Folders
 // that become empty go, as git has none of them.
 func (s *Store) WriteTree(root plumbing.Hash, change Files) (plumbing.Hash, error) {

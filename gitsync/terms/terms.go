@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -423,7 +424,7 @@ func (g *governor) problem(c Change) *plan.Problem {
 // ApprovalPath is the file for an approval of a plan. It is not the one for
 // approvals of releases: who approves the one signs nothing of the other.
 func ApprovalPath(spec *v1alpha1.GitSourceSpec, name string) string {
-	return desired.ApprovalsPath(spec) + "/plans/" + name + ".yaml"
+	return path.Join(spec.ApprovalsPath(), "plans", name+".yaml")
 }
 
 // approves returns the approval with which terms take the place of others, and why
@@ -550,7 +551,7 @@ func Govern(ctx context.Context, r *desired.Reader, d *desired.State, o *apply.O
 	if err != nil {
 		return nil, err
 	}
-	approvals, _ := manifest.ReadApprovals(t, desired.ApprovalsPath(&r.Source.Spec), r.Source.Namespace, r.Source.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(t, r.Source.Spec.ApprovalsPath(), r.Source.Namespace, r.Source.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, err
 	}

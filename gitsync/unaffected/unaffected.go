@@ -34,7 +34,7 @@ func (c *Checker) IsUntouched(
 	if err != nil || !same || len(state.Set.Releases) == 0 {
 		return same, err
 	}
-	brought, err := way.BringsApprovals(s, desired.ApprovalsPath(&gs.Spec))
+	brought, err := way.BringsApprovals(s, gs.Spec.ApprovalsPath())
 	return !brought, err
 }
 
@@ -66,7 +66,7 @@ func ApprovalReads(s *repository.Snapshot, gs *v1alpha1.GitSource) (gittree.Read
 	if err != nil {
 		return nil, err
 	}
-	_, _ = manifest.ReadApprovals(t, desired.ApprovalsPath(&gs.Spec), gs.Namespace, gs.Spec.TargetNamespace)
+	_, _ = manifest.ReadApprovals(t, gs.Spec.ApprovalsPath(), gs.Namespace, gs.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 
-	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/revert"
@@ -22,7 +22,7 @@ import (
 
 // approvalFile is the file that an approval goes to if the release has none yet.
 func (w *Input) approvalFile(in intent) string {
-	return desired.ApprovalsPath(&w.Source.Spec) + "/" + in.release.Plan.Name + ".yaml"
+	return path.Join(w.Source.Spec.ApprovalsPath(), in.release.Plan.Name+".yaml")
 }
 
 // approve commits an approval: in place of the one that the release had, or in
@@ -36,6 +36,9 @@ func (w *attempt) approve(in intent) error {
 	file, err := w.placeFor(t, in, before)
 	if err != nil {
 		return err
+	}
+	if !gitobject.ValidPath(file) {
+		return &cannot{fact: "Git does not let a file be named " + file, hint: "correct spec.approvals.path"}
 	}
 	was, err := gitobject.EntryAt(w.scratch, w.tree, file)
 	if err != nil {
@@ -106,7 +109,7 @@ func (w *attempt) placeFor(t *gittree.Tree, in intent, approvals []plan.Approval
 		dir, base, err := t.CleanedAbs(file)
 		return strings.TrimPrefix(dir.Join(base), "/"), err
 	}
-	folder := desired.ApprovalsPath(&w.Source.Spec)
+	folder := w.Source.Spec.ApprovalsPath()
 	if dir, base, err := t.CleanedAbs(folder); err == nil && base == "" {
 		folder = strings.Trim(string(dir), "/")
 	}
@@ -115,7 +118,7 @@ func (w *attempt) placeFor(t *gittree.Tree, in intent, approvals []plan.Approval
 		if i > 1 {
 			name = fmt.Sprintf("%s-%d", name, i)
 		}
-		file = strings.TrimPrefix(folder+"/"+name+".yaml", "/")
+		file = path.Join(folder, name+".yaml")
 		if !t.Exists(file) {
 			return file, t.Err()
 		}

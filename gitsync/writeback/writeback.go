@@ -369,7 +369,7 @@ func bringsApproval(h *desired.History, c *object.Commit, in intent) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	approvals, _ := manifest.ReadApprovals(t, desired.ApprovalsPath(&h.Reader.Source.Spec), h.Reader.Source.Namespace,
+	approvals, _ := manifest.ReadApprovals(t, h.Reader.Source.Spec.ApprovalsPath(), h.Reader.Source.Namespace,
 		h.Reader.Source.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return false, err
@@ -409,7 +409,7 @@ func (w *Input) problem(in intent) *plan.Problem {
 }
 
 func (w *Input) approvals(t *gittree.Tree) ([]plan.Approval, plan.Problems) {
-	approvals, ignored := manifest.ReadApprovals(t, desired.ApprovalsPath(&w.Source.Spec), w.Source.Namespace, w.Source.Spec.TargetNamespace)
+	approvals, ignored := manifest.ReadApprovals(t, w.Source.Spec.ApprovalsPath(), w.Source.Namespace, w.Source.Spec.TargetNamespace)
 	return desired.ForReleases(approvals), ignored
 }
 

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"time"
 
@@ -184,6 +185,14 @@ const (
 	DefaultTimeout  = 60 * time.Second
 )
 
+// ApprovalsPath returns the folder of the approval files, from the root of the repository.
+func (s *GitSourceSpec) ApprovalsPath() string {
+	if s.Approvals != nil && s.Approvals.Path != "" {
+		return path.Clean(s.Approvals.Path)
+	}
+	return path.Join(s.Path, "approvals")
+}
+
 // IntervalOrDefault is the time from one sync to the next.
 func (s *GitSourceSpec) IntervalOrDefault() time.Duration {
 	return cmp.Or(s.Interval.Duration, DefaultInterval)
@@ -286,7 +295,7 @@ type ApprovalPolicy struct {
 	// path is the folder of the approval files, from the root of the repository. Default:
 	// approvals below spec.path.
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(e, e == '..')",message="must be a path inside the repository"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(e, e == '..' || e.lowerAscii() == '.git')",message="must be a path inside the repository"
 	// +optional
 	Path string `json:"path,omitempty"`
 

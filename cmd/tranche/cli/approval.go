@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"path"
 	"strings"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -20,15 +19,6 @@ func PinOf(r v1alpha1.GitReference) string {
 	default:
 		return r.Branch
 	}
-}
-
-// ApprovalsPath is where the approvals of a source are, from the root of its
-// repository.
-func ApprovalsPath(spec *v1alpha1.GitSourceSpec) string {
-	if spec.Approvals != nil && spec.Approvals.Path != "" {
-		return path.Clean(spec.Approvals.Path)
-	}
-	return path.Join(spec.Path, "approvals")
 }
 
 // HasSigners reports whether only signed approvals count for a source.

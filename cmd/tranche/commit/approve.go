@@ -216,7 +216,7 @@ func (st *commitCommand) approvalPlace(ctx context.Context) (string, *plan.Relea
 	if err != nil {
 		return "", nil, err
 	}
-	dir := cli.ApprovalsPath(&st.source.Spec)
+	dir := st.source.Spec.ApprovalsPath()
 	approvals, _ := manifest.ReadApprovals(tree, dir, st.source.Namespace, st.source.Spec.TargetNamespace)
 	for _, a := range approvals {
 		if !a.ForRelease() || a.Metadata.Namespace != st.release.Namespace || a.Metadata.Name != st.release.Name {
@@ -249,7 +249,7 @@ func (st *commitCommand) checkApproval(commit string, step int32) error {
 	if err != nil {
 		return err
 	}
-	approvals, _ := manifest.ReadApprovals(tree, cli.ApprovalsPath(&st.source.Spec), st.source.Namespace, st.source.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(tree, st.source.Spec.ApprovalsPath(), st.source.Namespace, st.source.Spec.TargetNamespace)
 	a, problems := plan.MatchApproval(r, st.release.Spec.Commit, approvals)
 	if a == nil || a.Spec.Step != step || a.Spec.Revision != st.release.Status.UpdateRevision {
 		if len(problems) > 0 {

@@ -93,7 +93,7 @@ func (st planApproval) check(commit, digest string) error {
 	if err != nil {
 		return err
 	}
-	approvals, problems := manifest.ReadApprovals(tree, cli.ApprovalsPath(&st.source.Spec), st.source.Namespace,
+	approvals, problems := manifest.ReadApprovals(tree, st.source.Spec.ApprovalsPath(), st.source.Namespace,
 		st.source.Spec.TargetNamespace)
 	given := slices.ContainsFunc(approvals, func(a plan.Approval) bool {
 		return a.Spec.Plan == digest && a.Metadata.Namespace == st.release.Namespace && a.Metadata.Name == st.release.Name &&

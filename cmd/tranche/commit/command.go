@@ -257,7 +257,7 @@ func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string) (*plan.Set, 
 		return nil, nil, err
 	}
 	spec := &gs.Spec
-	rendered, err := manifest.Render(tree, spec.Path, manifest.RenderOptions{Skip: cli.ApprovalsPath(spec)})
+	rendered, err := manifest.Render(tree, spec.Path, manifest.RenderOptions{Skip: spec.ApprovalsPath()})
 	if err != nil {
 		return nil, tree, err
 	}

@@ -112,7 +112,7 @@ func (s *Facts) inClone() string {
 // approvalByHand is the approval as git commands.
 func (s *Facts) approvalByHand() string {
 	br := s.Release
-	file := path.Join(cli.ApprovalsPath(&s.Source.Spec), br.Name+".yaml")
+	file := path.Join(s.Source.Spec.ApprovalsPath(), br.Name+".yaml")
 	var b strings.Builder
 	fmt.Fprintf(&b, "  mkdir -p %s && cat > %s <<'EOF'\n", path.Dir(file), file)
 	b.WriteString(cli.ApprovalFile(br, br.Status.CurrentStepIndex))
@@ -155,5 +155,5 @@ func (s *Facts) Signs(approval bool) bool {
 // ApprovalPath returns the file in which an approval of the release is, from the root of the
 // repository. The release has a source.
 func (s *Facts) ApprovalPath() string {
-	return path.Join(cli.ApprovalsPath(&s.Source.Spec), s.Release.Name+".yaml")
+	return path.Join(s.Source.Spec.ApprovalsPath(), s.Release.Name+".yaml")
 }
