@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -217,6 +218,32 @@ func TestWriteBackApproval_FolderInAnyForm(t *testing.T) {
 	s.ends("Approve step 0 of web", "web: v2", "web: v1")
 	if changed := s.inBare("diff", "--name-only", "main~1", "main"); changed != "deploy/given/web.yaml" {
 		t.Errorf("changed %s", changed)
+	}
+}
+
+// The branches of a GitSource have names that git lets a branch have.
+func TestBranchNames(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, gitsyncOnly)
+	s.source()
+	for _, name := range []string{
+		"main", "release/1.2", "v1.0-rc.1", "über", "a@b", "x.locks", "HEADS", "head", "a.lock/b",
+		"HEAD", "-f", "x..y", "a.lock", "x/.y", "/x", "x/", "x//y", "x.", "x@{1}", "a b", "a\\b", "a~1", "a^", "a:b", "a?",
+		"a*", "a[b", "a\tb",
+	} {
+		good := exec.Command("git", "check-ref-format", "--branch", name).Run() == nil
+		for field, set := range map[string]func(*v1alpha1.GitSource){
+			"spec.ref.branch":       func(gs *v1alpha1.GitSource) { gs.Spec.Ref.Branch = name },
+			"spec.writeBack.branch": func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Branch: name} },
+		} {
+			old := s.gs()
+			gs := old.DeepCopy()
+			set(gs)
+			err := s.c.Client.Patch(s.Context(), gs, client.MergeFrom(old), client.DryRunAll)
+			if refused := apierrors.IsInvalid(err) && strings.Contains(err.Error(), field); refused == good || err != nil && !refused {
+				t.Errorf("%s %q, which git takes: %t, gets %v", field, name, good, err)
+			}
+		}
 	}
 }
 
