@@ -57,3 +57,34 @@ func TestNotes(t *testing.T) {
 	}
 	s.inBare("fsck", "--strict")
 }
+
+// A ref that names no commit takes no notes. The source stays Ready, and notes are written
+// again when the ref is gone.
+func TestNotes_RefIsNoCommit(t *testing.T) {
+	t.Parallel()
+	s := newRelease(t, func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Notes: true} })
+	gittest.Git(t, s.repo.Bare, "-c", "user.name=Mallory", "-c", "user.email=mallory@example.org", "tag", "-a", "-m", "x", "mine", "main")
+	for what, object := range map[string]string{"tag": "mine", "blob": "main:deploy/web.yaml", "tree": "main^{tree}"} {
+		gittest.Git(t, s.repo.Bare, "update-ref", "refs/notes/tranche", s.inBare("rev-parse", object))
+		s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("v3 # " + what)}, "web: v3, "+what)
+		s.lookNow()
+		clustertest.Wait(t, "the conflict", func() error {
+			if c := s.inSync(); c.Reason != "WriteBackConflict" || !strings.Contains(c.Message, "refs/notes/tranche: it names "+what) {
+				return fmt.Errorf("%s", said(s.gs()))
+			}
+			return nil
+		})
+		s.applied(s.inBare("rev-parse", "main"))
+	}
+	gittest.Git(t, s.repo.Bare, "update-ref", "-d", "refs/notes/tranche")
+	s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("v4")}, "web: v4")
+	s.lookNow()
+	commit := s.repo.Head()
+	clustertest.Wait(t, "the note", func() error {
+		note := s.inBare("log", "-1", "--format=%N", "--notes=tranche", commit)
+		if !strings.Contains(note, "Tranche-Release: "+s.ns+"/web") {
+			return fmt.Errorf("it is %q\n%s", note, said(s.gs()))
+		}
+		return nil
+	})
+}

@@ -122,6 +122,9 @@ func (in *Input) try(ctx context.Context, m gitobject.Committer) (string, error)
 	asking, cancel := context.WithTimeout(ctx, in.Source.Spec.TimeoutOrDefault())
 	defer cancel()
 	there, err := turns.Exchange(ctx, func() (*repository.Snapshot, error) { return in.Mirror.FetchRef(asking, in.Remote, notes.Ref) })
+	if errors.Is(err, repository.ErrNoCommit) {
+		return "", noNotes(err)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -150,6 +153,9 @@ func (in *Input) try(ctx context.Context, m gitobject.Committer) (string, error)
 		return fmt.Sprint(st), nil
 	}
 	tree, err := scratch.WriteTree(root, change)
+	if errors.Is(err, gitobject.ErrNotAFolder) {
+		return "", noNotes(err)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -169,4 +175,12 @@ func (in *Input) try(ctx context.Context, m gitobject.Committer) (string, error)
 	}
 	in.Log.Info("Notes pushed", "branch", notes.Ref, "commit", head.String(), "notes", len(change))
 	return fmt.Sprint(st), nil
+}
+
+// noNotes refuses a ref that no notes can be added to. A user who may push to it may let it name anything.
+func noNotes(err error) *plan.Problem {
+	return &plan.Problem{
+		Reason: v1alpha1.ReasonWriteBackConflict, Where: notes.Ref, Err: err,
+		Hint: "delete the ref, and the controller makes it again: git push origin --delete " + notes.Ref,
+	}
 }

@@ -308,8 +308,11 @@ func (m *Mirror) refuse(r gitserver.Remote, branch string, tip plumbing.Hash, er
 	return f.err
 }
 
+// ErrNoCommit says that a ref names something else.
+var ErrNoCommit = errors.New("no commit")
+
 // FetchRef returns a snapshot at a ref that is no branch; at the zero hash where
-// the server does not have it.
+// the server does not have it. The error is [ErrNoCommit] where it names something else.
 func (m *Mirror) FetchRef(ctx context.Context, r gitserver.Remote, ref string) (*Snapshot, error) {
 	free, err := m.take(ctx, r)
 	if err != nil {
@@ -453,6 +456,9 @@ func (c *clone) fetch(ctx context.Context, s *gitserver.Session, branch string, 
 		if err := c.bring(ctx, s, tip); err != nil {
 			return err
 		}
+	}
+	if o, err := c.store().EncodedObject(plumbing.AnyObject, tip); err == nil && o.Type() != plumbing.CommitObject {
+		return fmt.Errorf("it names %s %s, and %w", o.Type(), tip, ErrNoCommit)
 	}
 	if err := c.verifyComplete(tip, c.tip(branch)); err != nil {
 		return err
