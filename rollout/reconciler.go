@@ -284,7 +284,7 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (o en
 	}
 	if err != nil {
 		if growth, ok := errors.AsType[*failures.GrowthRefused](err); ok {
-			r.growths.inVain.Note(br, growth, r.now())
+			r.growths.note(br, growth, r.now())
 		}
 		return o, 0, cmp.Or(r.resizeRest(ctx, o, err), err)
 	}
@@ -495,8 +495,11 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 		}
 		log.Info("Action written", "action", action.String(), "because", action.Because())
 		r.Written(release, o.Deployment, action)
-		if _, created := action.(engine.CreateReplicaSet); created {
+		switch action := action.(type) {
+		case engine.CreateReplicaSet:
 			r.trials.Forget(release) // it passes again
+		case engine.Resize:
+			r.growths.passed(o.Release, action, r.now())
 		}
 	}
 	return nil

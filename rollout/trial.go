@@ -174,6 +174,20 @@ func (g *growths) try(a *actor, d engine.Decision, now time.Time) error {
 	return nil
 }
 
+// note notes a growth for which others may have made room in vain.
+func (g *growths) note(br *v1alpha1.BatchRelease, refused *failures.GrowthRefused, now time.Time) {
+	if _, waits := g.inVain.Last(br, now); !waits {
+		g.inVain.Note(br, refused, now)
+	}
+}
+
+// passed forgets a refused growth, if this is its like and has passed.
+func (g *growths) passed(br *v1alpha1.BatchRelease, size engine.Resize, now time.Time) {
+	if last, _ := g.inVain.Last(br, now); last.Covers(size.ReplicaSet, size.To) {
+		g.inVain.Forget(client.ObjectKeyFromObject(br))
+	}
+}
+
 // growsFirst reports whether nothing makes room for the growth before it.
 func growsFirst(d engine.Decision) bool {
 	if len(d.Actions) == 0 {
