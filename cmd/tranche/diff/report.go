@@ -47,11 +47,12 @@ func (p *report) code(name string) string {
 	if !p.markdown {
 		return p.style.Bold(name)
 	}
+	name = oneLine(name)
 	fence := fenceFor(name, 1)
 	if strings.HasPrefix(name, "`") || strings.HasSuffix(name, "`") {
 		name = " " + name + " " // a space at both ends is left out
 	}
-	return fence + oneLine(name) + fence
+	return fence + name + fence
 }
 
 // plain is a text of a repository. In Markdown it is shown as it is, whatever that has in it.

@@ -46,16 +46,19 @@ func TestReport_HostileMarkdown(t *testing.T) {
 	hostile := []string{
 		"reg/web:v3\n\nNo other changes.\n\n<!-- ", "web:v1`` <b>bold", "`", "a|b", "\\", "\\|", "<details>", "</details>", "--> x",
 		"[text](/x)", "![x](y)", "**bold** _it_ ~~no~~", "# Title", "&lt;script&gt;", "a\r\rb", "a\u2028b", "```\n# Title\n```",
+		"x <details>`\n", "\n`<b>x", "``\n",
 	}
 	parts := []string{"`", "``", "|", "\\", "<", ">", "!--", "-->", "\n", "\n\n", "[", "](x)", "*", "_", "&", "#", "~~", "a", "web:v1", " ",
 		"<b>", "</b>"}
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
-		text := "x" // a name that is nothing but blanks is none
+		text := ""
 		for range 1 + r.IntN(8) {
 			text += parts[r.IntN(len(parts))]
 		}
-		hostile = append(hostile, text+"y")
+		if strings.TrimSpace(text) != "" {
+			hostile = append(hostile, text)
+		}
 	}
 	for _, text := range hostile {
 		p := &report{markdown: true}
@@ -64,6 +67,7 @@ func TestReport_HostileMarkdown(t *testing.T) {
 		p.plainList([]string{text})
 		p.warning(p.plain(text))
 		p.diff(text, "a\n", "b "+text+"\n")
+		p.line("As " + p.code(text) + " plans it.")
 		p.heading("End")
 		want := strings.Join(strings.Fields(text), " ")
 		got := texts(t, p.text())
@@ -75,6 +79,7 @@ func TestReport_HostileMarkdown(t *testing.T) {
 		}
 		check(atom.H3, "Plan of "+want, "End")
 		check(atom.Td, want)
+		check(atom.P, "[!WARNING] "+want, "As "+want+" plans it.")
 		check(atom.Li, want)
 		check(atom.Summary, want)
 		check(atom.Details, strings.Join(strings.Fields(want+" "+strings.Join(got[atom.Pre], " ")), " "))
