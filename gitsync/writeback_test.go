@@ -227,9 +227,9 @@ func TestBranchNames(t *testing.T) {
 	s := newEnv(t, gitsyncOnly)
 	s.source()
 	for _, name := range []string{
-		"main", "release/1.2", "v1.0-rc.1", "über", "a@b", "x.locks", "HEADS", "head", "a.lock/b",
+		"main", "release/1.2", "v1.0-rc.1", "über", "a@b", "x.locks", "HEADS", "head", "a.lock/b", "a./b",
 		"HEAD", "-f", "x..y", "a.lock", "x/.y", "/x", "x/", "x//y", "x.", "x@{1}", "a b", "a\\b", "a~1", "a^", "a:b", "a?",
-		"a*", "a[b", "a\tb",
+		"a*", "a[b", "a\tb", "a\vb", "a\x7fb", "a\x01",
 	} {
 		good := exec.Command("git", "check-ref-format", "--branch", name).Run() == nil
 		for field, set := range map[string]func(*v1alpha1.GitSource){
@@ -261,17 +261,19 @@ func TestWriteBackApproval_NotIntoDotGit(t *testing.T) {
 		t.Errorf("the message is %q", message)
 	}
 	s.has("web: v2", "web: v1")
+	let := func(path string) error {
+		old := s.gs()
+		gs := old.DeepCopy()
+		approvalsIn(path)(gs)
+		return s.c.Client.Patch(s.Context(), gs, client.MergeFrom(old))
+	}
 	for _, path := range []string{".git/hooks", "deploy/.Git", ".git"} {
-		gs := s.gs()
-		gs.Spec.Approvals.Path = path
-		err := s.c.Client.Update(s.Context(), gs)
+		err := let(path)
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.approvals.path") {
 			t.Errorf("approvals in %s: %v", path, err)
 		}
 	}
-	gs := s.gs()
-	gs.Spec.Approvals.Path = "deploy/.github"
-	s.must(s.c.Client.Update(s.Context(), gs))
+	s.must(let("deploy/.github"))
 	s.ends("Approve step 0 of web", "web: v2", "web: v1")
 	s.inBare("cat-file", "-e", "main:deploy/.github/web.yaml")
 }

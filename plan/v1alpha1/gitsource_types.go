@@ -154,7 +154,7 @@ type GitReference struct {
 	// +kubebuilder:default=main
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:XValidation:rule=`!self.startsWith('-') && !self.startsWith('refs/') && self != 'HEAD' && !self.contains('..') && !self.contains('@{') && !self.matches(r'[\s~^:?*\[\\]') && self.split('/').all(e, e != '' && !e.startsWith('.') && !e.endsWith('.') && !e.endsWith('.lock'))`,message="must be the name of a branch, without refs/heads/"
+	// +kubebuilder:validation:XValidation:rule=`!self.startsWith('-') && !self.startsWith('refs/') && self != 'HEAD' && !self.contains('..') && !self.contains('@{') && !self.endsWith('.') && !self.matches(r'[\x00-\x20\x7f~^:?*\[\\]') && self.split('/').all(e, e != '' && !e.startsWith('.') && !e.endsWith('.lock'))`,message="must be the name of a branch, without refs/heads/"
 	// +optional
 	Branch string `json:"branch,omitempty"`
 
@@ -339,7 +339,7 @@ type WriteBack struct {
 	// branch is a branch for review. The controller pushes there instead of to the
 	// watched branch.
 	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:XValidation:rule=`self == '' || !self.startsWith('-') && !self.startsWith('refs/') && self != 'HEAD' && !self.contains('..') && !self.contains('@{') && !self.matches(r'[\s~^:?*\[\\]') && self.split('/').all(e, e != '' && !e.startsWith('.') && !e.endsWith('.') && !e.endsWith('.lock'))`,message="must be the name of a branch, without refs/heads/"
+	// +kubebuilder:validation:XValidation:rule=`self == '' || !self.startsWith('-') && !self.startsWith('refs/') && self != 'HEAD' && !self.contains('..') && !self.contains('@{') && !self.endsWith('.') && !self.matches(r'[\x00-\x20\x7f~^:?*\[\\]') && self.split('/').all(e, e != '' && !e.startsWith('.') && !e.endsWith('.lock'))`,message="must be the name of a branch, without refs/heads/"
 	// +optional
 	Branch string `json:"branch,omitempty"`
 }
