@@ -326,7 +326,11 @@ func (m *Mirror) FetchRef(ctx context.Context, r gitserver.Remote, ref string) (
 	defer s.Close()
 	tip := s.Refs.References[ref]
 	if !tip.IsZero() {
-		if err := m.current.fetch(ctx, s, ref, tip); err != nil {
+		err := m.current.fetch(ctx, s, ref, tip)
+		if o, no := m.current.store().EncodedObject(plumbing.AnyObject, tip); no == nil && o.Type() != plumbing.CommitObject {
+			err = fmt.Errorf("it names %s %s, and %w", o.Type(), tip, ErrNoCommit)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -456,9 +460,6 @@ func (c *clone) fetch(ctx context.Context, s *gitserver.Session, branch string, 
 		if err := c.bring(ctx, s, tip); err != nil {
 			return err
 		}
-	}
-	if o, err := c.store().EncodedObject(plumbing.AnyObject, tip); err == nil && o.Type() != plumbing.CommitObject {
-		return fmt.Errorf("it names %s %s, and %w", o.Type(), tip, ErrNoCommit)
 	}
 	if err := c.verifyComplete(tip, c.tip(branch)); err != nil {
 		return err
