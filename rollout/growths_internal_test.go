@@ -49,7 +49,16 @@ func TestGrowths(t *testing.T) {
 	if err := g.try(&actor{br: br}, first, now); err != nil {
 		t.Errorf("a growth that needs no room waits: %v", err)
 	}
-	g.passed(br, growth, now)
+	again := update.DeepCopy()
+	again.UID = "made again"
+	other, _ := errors.AsType[*failures.GrowthRefused](failures.OfSize(again, 6, apierrors.NewForbidden(schema.GroupResource{}, "web-2", nil)))
+	g.note(br, other, now)
+	growthAgain := engine.Resize{ReplicaSet: again, To: 6}
+	afterRoom.Growth = &growthAgain
+	if !waits(time.Second) {
+		t.Error("a ReplicaSet that was made again does not wait")
+	}
+	g.passed(br, growthAgain, now)
 	if waits(time.Second) {
 		t.Error("it waits after it has passed")
 	}

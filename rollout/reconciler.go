@@ -275,6 +275,7 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (o en
 		return o, 0, cmp.Or(r.resizeRest(ctx, o, err), err)
 	}
 	then, next, follows := r.lookAhead(ctx, o, d)
+	follows = follows && r.growths.try(a, next, r.now()) == nil
 	written, err := r.write(ctx, o, d, false)
 	if err == nil && follows {
 		*br = *written

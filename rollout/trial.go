@@ -176,7 +176,12 @@ func (g *growths) try(a *actor, d engine.Decision, now time.Time) error {
 
 // note notes a growth for which others may have made room in vain.
 func (g *growths) note(br *v1alpha1.BatchRelease, refused *failures.GrowthRefused, now time.Time) {
-	if _, waits := g.inVain.Last(br, now); !waits {
+	last, waits := g.inVain.Last(br, now)
+	if !last.Alike(refused) {
+		g.inVain.Forget(client.ObjectKeyFromObject(br))
+		waits = false
+	}
+	if !waits {
 		g.inVain.Note(br, refused, now)
 	}
 }
@@ -194,7 +199,7 @@ func growsFirst(d engine.Decision) bool {
 		return false
 	}
 	resize, ok := d.Actions[0].(engine.Resize)
-	return ok && resize.ReplicaSet.UID == d.Growth.ReplicaSet.UID
+	return ok && resize.ReplicaSet.UID == d.Growth.ReplicaSet.UID && resize.To > ptr.Deref(resize.ReplicaSet.Spec.Replicas, 1)
 }
 
 func holdOf(actions []engine.Action) (engine.Hold, bool) {

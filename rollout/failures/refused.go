@@ -42,6 +42,11 @@ func (e *GrowthRefused) Covers(rs *appsv1.ReplicaSet, to int32) bool {
 	return e != nil && e.uid == rs.UID && to > ptr.Deref(rs.Spec.Replicas, 1)
 }
 
+// Alike reports whether two growths of the same ReplicaSet were refused. One that is nil is like none.
+func (e *GrowthRefused) Alike(other *GrowthRefused) bool {
+	return e != nil && other != nil && e.uid == other.uid
+}
+
 // OfSize returns a [GrowthRefused] for the error of a size that is larger, if the API server
 // refuses it. It returns any other error as it is.
 func OfSize(rs *appsv1.ReplicaSet, to int32, err error) error {
