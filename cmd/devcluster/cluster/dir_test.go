@@ -77,3 +77,17 @@ func TestFreePort(t *testing.T) {
 	}
 	l.Close()
 }
+
+func TestChoosePort_GivesNoneTwice(t *testing.T) {
+	s, given := &supervisor{}, map[int]bool{}
+	for range 3000 {
+		port, err := s.choosePort(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if given[port] {
+			t.Fatalf("port %d is given twice", port)
+		}
+		given[port] = true
+	}
+}

@@ -52,6 +52,7 @@ type supervisor struct {
 	spawner    *spawner
 
 	mu        sync.Mutex
+	ports     map[int]bool // that were chosen
 	stopped   bool
 	processes []*process // in the order of their start
 }
@@ -76,7 +77,7 @@ func (s *supervisor) start(ctx context.Context, c component) (int, error) {
 		fmt.Errorf("%s is not healthy after %s; see %s", c.name, startTimeout, s.logFile(c.name)))
 	defer cancel()
 	for attempt := 1; ; attempt++ {
-		port, err := freePort(c.port)
+		port, err := s.choosePort(c.port)
 		if err != nil {
 			return 0, fmt.Errorf("starting %s: %w", c.name, err)
 		}
@@ -91,6 +92,26 @@ func (s *supervisor) start(ctx context.Context, c component) (int, error) {
 		var exit *exitError
 		if attempt == startAttempts || !errors.As(err, &exit) || !strings.Contains(exit.tail, portTaken) {
 			return 0, err
+		}
+	}
+}
+
+// choosePort returns a port that no other component was given. Two that start at the same
+// time would find the same one free, and one would answer for the health of the other.
+func (s *supervisor) choosePort(wanted int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		port, err := freePort(wanted)
+		if err != nil || wanted != 0 {
+			return port, err
+		}
+		if !s.ports[port] {
+			if s.ports == nil {
+				s.ports = map[int]bool{}
+			}
+			s.ports[port] = true
+			return port, nil
 		}
 	}
 }
