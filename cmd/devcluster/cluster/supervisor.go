@@ -101,15 +101,15 @@ func (s *supervisor) start(ctx context.Context, c component) (int, error) {
 func (s *supervisor) choosePort(wanted int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ports == nil {
+		s.ports = map[int]bool{}
+	}
 	for {
 		port, err := freePort(wanted)
-		if err != nil || wanted != 0 {
-			return port, err
+		if err != nil {
+			return 0, err
 		}
-		if !s.ports[port] {
-			if s.ports == nil {
-				s.ports = map[int]bool{}
-			}
+		if wanted != 0 || !s.ports[port] {
 			s.ports[port] = true
 			return port, nil
 		}
