@@ -60,8 +60,12 @@ func (p *report) plain(text string) string {
 	if !p.markdown {
 		return text
 	}
-	return escaped.Replace(oneLine(text))
+	text = escaped.Replace(strings.TrimSpace(oneLine(text)))
+	return begins.ReplaceAllString(text, `$1\$2`)
 }
+
+// begins is what makes a list or a heading at the beginning of a line.
+var begins = regexp.MustCompile(`^(\d*)([-+=]|\b[.)])`)
 
 // escaped puts a backslash before what would begin or end something in Markdown.
 var escaped = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "~", `\~`, "<", `\<`, ">", `\>`, "[", `\[`, "]", `\]`,
@@ -135,7 +139,7 @@ func (p *report) table(head []string, rows [][]string) {
 		p.b.WriteString("\n")
 	}
 	line(head)
-	line(strings.Split(strings.Repeat("---,", len(head)-1)+"---", ","))
+	p.b.WriteString(strings.Repeat("| --- ", len(head)) + "|\n")
 	for _, row := range rows {
 		line(row)
 	}

@@ -49,7 +49,7 @@ func TestReport_HostileMarkdown(t *testing.T) {
 		"x <details>`\n", "\n`<b>x", "``\n",
 	}
 	parts := []string{"`", "``", "|", "\\", "<", ">", "!--", "-->", "\n", "\n\n", "[", "](x)", "*", "_", "&", "#", "~~", "a", "web:v1", " ",
-		"<b>", "</b>"}
+		"<b>", "</b>", "- ", "+ ", "1. ", "2) ", "=", "---", "    "}
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		text := ""
