@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -66,7 +69,10 @@ func TestNotes_RefIsNoCommit(t *testing.T) {
 	gittest.Git(t, s.repo.Bare, "-c", "user.name=Mallory", "-c", "user.email=mallory@example.org", "tag", "-a", "-m", "x", "mine", "main")
 	for what, object := range map[string]string{"tag": "mine", "blob": "main:deploy/web.yaml", "tree": "main^{tree}"} {
 		gittest.Git(t, s.repo.Bare, "update-ref", "refs/notes/tranche", s.inBare("rev-parse", object))
-		s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("v3 # " + what)}, "web: v3, "+what)
+		s.repo.CommitAndPush(map[string]string{
+			"deploy/web.yaml":  web("v3"),
+			"deploy/what.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: " + what + "\n",
+		}, "web: v3, "+what)
 		s.lookNow()
 		clustertest.Wait(t, "the conflict", func() error {
 			if c := s.inSync(); c.Reason != "WriteBackConflict" || !strings.Contains(c.Message, "refs/notes/tranche: it names "+what) {
@@ -75,6 +81,13 @@ func TestNotes_RefIsNoCommit(t *testing.T) {
 			return nil
 		})
 		s.applied(s.inBare("rev-parse", "main"))
+		get(s, what, &corev1.ConfigMap{})
+		clustertest.Wait(t, "Ready, for which dependent sources wait", func() error {
+			if gs := s.gs(); !meta.IsStatusConditionTrue(gs.Status.Conditions, "Ready") {
+				return fmt.Errorf("%s", said(gs))
+			}
+			return nil
+		})
 	}
 	gittest.Git(t, s.repo.Bare, "update-ref", "-d", "refs/notes/tranche")
 	s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("v4")}, "web: v4")

@@ -1,7 +1,6 @@
 package desired
 
 import (
-	"path"
 	"slices"
 	"strings"
 
@@ -34,7 +33,7 @@ func WithoutOthers(approvals []plan.Approval, sources *v1alpha1.GitSourceList, g
 		if other.UID == gs.UID || !SameBranch(other, gs) {
 			continue
 		}
-		folder := path.Clean(other.Spec.ApprovalsPath())
+		folder := other.Spec.ApprovalsPath()
 		has := map[string]bool{}
 		for _, e := range inventory.Read(other.Status.Inventory) {
 			if inventory.IsRelease(e) {

@@ -153,9 +153,6 @@ func (in *Input) try(ctx context.Context, m gitobject.Committer) (string, error)
 		return fmt.Sprint(st), nil
 	}
 	tree, err := scratch.WriteTree(root, change)
-	if errors.Is(err, gitobject.ErrNotAFolder) {
-		return "", noNotes(err)
-	}
 	if err != nil {
 		return "", err
 	}
