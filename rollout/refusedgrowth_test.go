@@ -6,10 +6,7 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -77,23 +74,28 @@ func available(s *env, n int32) {
 	})
 }
 
+// bound sets maxSurge and maxUnavailable.
+func bound(s *env, surge, unavailable int) {
+	s.Helper()
+	bounds := fmt.Appendf(nil, `{"spec":{"strategy":{"rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}}}`, surge, unavailable)
+	s.must(s.c.Client.Patch(s.Context(), s.deployment("web"), client.RawPatch(types.MergePatchType, bounds)))
+}
+
 // A policy refuses the growth of the update revision at a gate. The stable revision takes
 // what an autoscaler adds, and keeps it: no pod goes to make room for one that may not
 // come. Both share as the step says once the policy is gone, and a revert passes before.
 func TestGrowthRefused(t *testing.T) {
 	t.Parallel()
-	for name, bounds := range map[string]appsv1.RollingUpdateDeployment{
-		"surge":    {MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromInt32(1))},
-		"no surge": {MaxSurge: ptr.To(intstr.FromInt32(0)), MaxUnavailable: ptr.To(intstr.FromInt32(2))},
+	for name, bounds := range map[string]struct{ surge, unavailable int }{
+		"surge":    {2, 1},
+		"no surge": {0, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newEnv(t)
 			startControllerIn(t, s.c, s.ns)
 			s.install(8)
-			d := s.deployment("web")
-			d.Spec.Strategy.RollingUpdate = &bounds
-			s.must(s.c.Client.Update(s.Context(), d))
+			bound(s, bounds.surge, bounds.unavailable)
 			s.plan("50%", "100%")
 			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 			s.bring("v2")
@@ -149,10 +151,7 @@ func TestGrowthRefused_NotInDryRuns(t *testing.T) {
 	s := newEnv(t)
 	startControllerIn(t, s.c, s.ns)
 	s.install(8)
-	d := s.deployment("web")
-	none, two := intstr.FromInt32(0), intstr.FromInt32(2)
-	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: &none, MaxUnavailable: &two}
-	s.must(s.c.Client.Update(s.Context(), d))
+	bound(s, 0, 2)
 	s.plan("50%", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
