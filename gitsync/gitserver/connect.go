@@ -19,7 +19,6 @@ import (
 	"syscall"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
@@ -28,6 +27,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	gitclient "github.com/go-git/go-git/v5/plumbing/transport/client"
 	"github.com/go-git/go-git/v5/storage"
+	"github.com/go-git/go-git/v5/storage/filesystem"
 	"golang.org/x/crypto/ssh"
 	hostkeys "golang.org/x/crypto/ssh/knownhosts"
 
@@ -235,7 +235,7 @@ func (s *Session) MayWant(commit plumbing.Hash) bool {
 // Fetch brings commits and their history into a store that has the haves. It
 // is what go-git's Remote.Fetch does, on the session that is open already.
 // At most so many bytes are brought.
-func (s *Session) Fetch(ctx context.Context, store storage.Storer, wants, haves []plumbing.Hash, l gittree.Limits, room int64) error {
+func (s *Session) Fetch(ctx context.Context, store *filesystem.Storage, wants, haves []plumbing.Hash, l gittree.Limits, room int64) error {
 	req := packp.NewUploadPackRequestFromCapabilities(s.Refs.Capabilities)
 	if s.Refs.Capabilities.Supports(capability.NoProgress) {
 		if err := req.Capabilities.Set(capability.NoProgress); err != nil {
@@ -256,9 +256,7 @@ func (s *Session) Fetch(ctx context.Context, store storage.Storer, wants, haves 
 	if err != nil {
 		return s.remote.Problem(cmpContext(ctx, err))
 	}
-	pack := readPack(ctx, demultiplex(req.Capabilities, answer), room, l.RepositorySize/objectShare)
-	defer pack.close()
-	if err := packfile.UpdateObjectStorage(store, pack); err != nil {
+	if err := storePack(ctx, store.Filesystem(), demultiplex(req.Capabilities, answer), room, l); err != nil {
 		s.abandon(answer)
 		return s.remote.Problem(cmpContext(ctx, err))
 	}

@@ -5,123 +5,207 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path"
 
+	"github.com/go-git/go-billy/v5"
+	"github.com/go-git/go-git/v5/plumbing/format/idxfile"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
-// packReader passes a pack on as it comes from the server. It ends it with an error if
-// the pack, or an object in it, is larger than it may be. Its last bytes, the checksum,
-// are let go only when every object has been checked. Without them go-git does not begin
-// to put objects together in memory. A pack of a megabyte can hold an object of a
-// gigabyte.
-type packReader struct {
-	ctx  context.Context
-	from io.Reader
-	left int64 // bytes that may still come
+const (
+	// objectShare is the part of a repository's size that one object in it may have. Whether
+	// it is needed or not, the index of a pack is made by having each object in memory once.
+	objectShare = 4
+	// bytesOfObject is how many bytes of a repository's size there are for each object that
+	// one fetch may bring. An index takes about as much memory for each while it is made.
+	bytesOfObject = 512
+	// lightPack is the memory that an index may take while others are made.
+	lightPack = 8 << 20
+)
 
-	held   []byte // the last bytes that came, at most checksumSize
-	ready  []byte // bytes to give
-	copied *io.PipeWriter
-	looked chan error
-	err    error // of the end
+// heavy holds a value while the index of a pack is made that takes much memory. A pack of some
+// kilobytes may have an object of hundreds of megabytes, and many servers may send one at a time.
+var heavy = make(chan struct{}, 1)
+
+// storePack brings a pack of at most so many bytes, and its index, into the files of a store.
+// go-git does both at the same time, and takes memory by what the head of the pack says. Here
+// all of the pack is on the disk, and each object looked at, before the index is made. The pack
+// is there once its index is.
+func storePack(ctx context.Context, files billy.Filesystem, from io.Reader, room int64, l gittree.Limits) (err error) {
+	pack, err := newPackFile(files)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pack.discard()) }()
+	memory, err := receivePack(pack, &bounded{ctx: ctx, from: from, left: room}, l)
+	if err != nil {
+		return err
+	}
+	if memory > lightPack {
+		select {
+		case heavy <- struct{}{}:
+			defer func() { <-heavy }()
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the indexes of other large packs: %w", ctx.Err())
+		}
+	}
+	if _, err := pack.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return indexPack(ctx, files, pack)
 }
 
-// checksumSize is how many bytes a pack ends with: its SHA-1.
-const checksumSize = 20
-
-// readPack returns the pack in r, of at most size bytes, with no object of
-// more than objectSize bytes. It must be closed.
-func readPack(ctx context.Context, r io.Reader, size, objectSize int64) *packReader {
-	out, in := io.Pipe()
-	p := &packReader{ctx: ctx, from: r, left: size, copied: in, looked: make(chan error, 1)}
-	go func() {
-		err := lookAtObjects(out, objectSize)
-		_, _ = io.Copy(io.Discard, out) // so that the writer of the pipe does not wait
-		p.looked <- err
-	}()
-	return p
-}
-
-// Read gives what has come, without the last bytes.
-func (p *packReader) Read(b []byte) (int, error) {
-	for len(p.ready) == 0 && p.err == nil {
-		p.fill(max(len(b), 2*checksumSize))
-	}
-	if len(p.ready) == 0 {
-		return 0, p.err
-	}
-	n := copy(b, p.ready)
-	p.ready = p.ready[n:]
-	return n, nil
-}
-
-func (p *packReader) fill(size int) {
-	b := make([]byte, size)
-	n, err := p.from.Read(b)
-	if err == nil {
-		err = p.ctx.Err()
-	}
-	if p.left -= int64(n); p.left < 0 {
-		p.err = ErrNoRoom
-		return
-	}
-	if _, copyErr := p.copied.Write(b[:n]); copyErr != nil {
-		p.err = copyErr
-		return
-	}
-	p.held = append(p.held, b[:n]...)
-	if enough := len(p.held) - checksumSize; enough > 0 {
-		p.ready, p.held = p.held[:enough:enough], p.held[enough:]
-	}
-	if err == nil {
-		return
-	}
-	_ = p.copied.Close() // a pipe's never fails
-	if p.err = err; !errors.Is(err, io.EOF) {
-		return
-	}
-	if looked := <-p.looked; looked != nil {
-		p.err = looked
-		return
-	}
-	p.ready, p.held = append(p.ready, p.held...), nil
-}
-
-// close ends the look at the objects, wherever it is.
-func (p *packReader) close() { _ = p.copied.Close() }
-
-// lookAtObjects returns an error at the first object in a pack that would be too large.
-// The reader of the pack finds its other faults.
-func lookAtObjects(r io.Reader, most int64) error {
-	s := packfile.NewScanner(r)
+// receivePack writes a pack to a file as it comes. It returns how much memory its index
+// takes, and an error at the first object that would be too large, before its content comes.
+func receivePack(to io.Writer, from io.Reader, l gittree.Limits) (memory int64, err error) {
+	from = io.TeeReader(from, to)
+	s := packfile.NewScanner(from)
 	_, n, err := s.Header()
 	if err != nil {
-		return nil
+		return 0, err
 	}
+	if most := l.RepositorySize / bytesOfObject; int64(n) > most {
+		return 0, gittree.Exceeded("", fmt.Sprintf("the server sends %d objects, and at most %d are taken", n, most),
+			fmt.Sprintf("--max-repository-size, which allows one object for each %d bytes", bytesOfObject))
+	}
+	var largest int64
 	for range n {
-		h, err := s.NextObjectHeader()
+		size, err := nextObject(s, l.RepositorySize/objectShare)
 		if err != nil {
-			return nil
+			return 0, err
 		}
-		size := h.Length
-		var d deltaHead
-		to := io.Discard
-		if h.Type.IsDelta() {
-			to = &d
+		largest = max(largest, size)
+	}
+	_, err = io.Copy(io.Discard, from) // what is left is the checksum
+	return int64(n)*bytesOfObject + 2*largest, err
+}
+
+// nextObject returns the size of the next object in a pack: of what it makes, if it is a delta. A
+// pack of a megabyte can hold an object of a gigabyte.
+func nextObject(s *packfile.Scanner, most int64) (int64, error) {
+	h, err := s.NextObjectHeader()
+	if err != nil {
+		return 0, err
+	}
+	size := h.Length
+	var d deltaHead
+	to := io.Discard
+	if h.Type.IsDelta() {
+		to = &d
+	}
+	if size <= most {
+		if _, _, err := s.NextObject(to); err != nil {
+			return 0, err
 		}
-		if size <= most {
-			if _, _, err := s.NextObject(to); err != nil {
-				return nil
-			}
-			size = max(size, d.target())
-		}
-		if size > most || size < 0 { // less than nothing: a number of 64 bits
-			return gittree.Exceeded("", fmt.Sprintf("a file of %s is in its history, and at most %s are taken",
-				gittree.FormatSize(size), gittree.FormatSize(most)), "--max-repository-size, of which one file may have a quarter")
-		}
+		size = max(size, d.target())
+	}
+	if size > most || size < 0 { // less than nothing: a number of 64 bits
+		return 0, gittree.Exceeded("", fmt.Sprintf("a file of %s is in its history, and at most %s are taken",
+			gittree.FormatSize(size), gittree.FormatSize(most)), "--max-repository-size, of which one file may have a quarter")
+	}
+	return size, nil
+}
+
+// indexPack makes the index of a pack, and gives both their names.
+func indexPack(ctx context.Context, files billy.Filesystem, pack *packFile) error {
+	var w idxfile.Writer
+	parser, err := packfile.NewParser(packfile.NewScanner(&interruptible{pack, ctx}), &w)
+	if err != nil {
+		return err
+	}
+	sum, err := parser.Parse()
+	if err != nil {
+		return err
+	}
+	index, err := w.Index()
+	if err != nil {
+		return err
+	}
+	to, err := newPackFile(files)
+	if err != nil {
+		return err
+	}
+	if _, err := idxfile.NewEncoder(to).Encode(index); err != nil {
+		return errors.Join(err, to.discard())
+	}
+	name := path.Join(packFolder, "pack-"+sum.String())
+	if err := to.keep(name + ".idx"); err != nil {
+		return err
+	}
+	return pack.keep(name + ".pack")
+}
+
+// bounded ends with an error after so many bytes, and with the context.
+type bounded struct {
+	ctx  context.Context
+	from io.Reader
+	left int64
+}
+
+func (r *bounded) Read(b []byte) (int, error) {
+	n, err := r.from.Read(b)
+	if r.left -= int64(n); r.left < 0 {
+		return 0, ErrNoRoom
+	}
+	if ended := r.ctx.Err(); ended != nil {
+		return n, ended
+	}
+	return n, err
+}
+
+// interruptible is a file that is read until its context ends.
+type interruptible struct {
+	io.ReadSeeker
+	ctx context.Context
+}
+
+func (f *interruptible) Read(b []byte) (int, error) {
+	if err := f.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return f.ReadSeeker.Read(b)
+}
+
+// packFolder is the folder of the packs of a repository.
+const packFolder = "objects/pack"
+
+// packFile is a file of a pack's folder that has no name yet.
+type packFile struct {
+	billy.File
+	files billy.Filesystem
+	kept  bool
+}
+
+func newPackFile(files billy.Filesystem) (*packFile, error) {
+	f, err := files.TempFile(packFolder, "tmp_pack_")
+	if err != nil {
+		return nil, fmt.Errorf("making a file for a pack: %w", err)
+	}
+	return &packFile{File: f, files: files}, nil
+}
+
+// keep gives the file its name. A reader of a file of that name goes on reading.
+func (f *packFile) keep(name string) error {
+	f.kept = true
+	if err := errors.Join(f.Close(), f.files.Rename(f.Name(), name)); err != nil {
+		return errors.Join(err, f.files.Remove(f.Name()))
 	}
 	return nil
+}
+
+// discard removes the file, unless it was kept.
+func (f *packFile) discard() error {
+	if f.kept {
+		return nil
+	}
+	err := errors.Join(f.Close(), f.files.Remove(f.Name()))
+	if errors.Is(err, os.ErrNotExist) { // the mirror was removed meanwhile
+		return nil
+	}
+	return err
 }
 
 // deltaHead keeps the beginning of a delta: the size of what it is made from,
@@ -153,8 +237,3 @@ func (d *deltaHead) target() int64 {
 	}
 	return int64(n)
 }
-
-// objectShare is the part of a repository's size that one object in it
-// may have. Whether it is needed or not, the index of a pack is made by
-// having each object in memory once.
-const objectShare = 4

@@ -3,61 +3,166 @@ package gitserver
 import (
 	"bytes"
 	"compress/zlib"
+	"context"
 	"crypto/sha1"
 	"encoding/binary"
-	"io"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 
+	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
-// A delta of some bytes that makes an object of a terabyte is found out by
-// what it says of itself.
-func TestDeltaThatGrows(t *testing.T) {
+// packOf writes a pack whose head says that it has so many objects.
+func packOf(says uint32, objects ...[]byte) []byte {
 	var pack bytes.Buffer
-	entry := func(header []byte, content []byte) {
-		pack.Write(header)
-		z := zlib.NewWriter(&pack)
-		_, _ = z.Write(content)
-		_ = z.Close()
-	}
 	pack.WriteString("PACK")
-	_ = binary.Write(&pack, binary.BigEndian, []uint32{2, 2})
-	entry([]byte{0x34}, []byte("base")) // a blob of 4 bytes
+	_ = binary.Write(&pack, binary.BigEndian, []uint32{2, says})
+	for _, o := range objects {
+		pack.Write(o)
+	}
+	sum := sha1.Sum(pack.Bytes())
+	return append(pack.Bytes(), sum[:]...)
+}
+
+// entry is an object of a pack: what says its type and length, and its content.
+func entry(header, content []byte) []byte {
+	var b bytes.Buffer
+	b.Write(header)
+	z := zlib.NewWriter(&b)
+	_, _ = z.Write(content)
+	_ = z.Close()
+	return b.Bytes()
+}
+
+// blob is one of at least 16 bytes and less than 2 KiB.
+func blob(content []byte) []byte {
+	return entry([]byte{0xb0 | byte(len(content)&15), byte(len(content) >> 4)}, content)
+}
+
+// store returns what is in the folder of packs after a pack has come.
+func store(t *testing.T, ctx context.Context, pack []byte, l gittree.Limits) ([]string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	err := storePack(ctx, osfs.New(dir), bytes.NewReader(pack), l.RepositorySize, l)
+	names, globErr := filepath.Glob(filepath.Join(dir, packFolder, "*"))
+	if globErr != nil {
+		t.Fatal(globErr)
+	}
+	return names, err
+}
+
+// A pack that is not as its head says, or too large, leaves nothing, and takes no memory by
+// what it says of itself.
+func TestPackThatIsRefused(t *testing.T) {
 	delta := append([]byte{4}, binary.AppendUvarint(nil, 1<<40)...)
 	base := plumbing.ComputeHash(plumbing.BlobObject, []byte("base"))
-	entry(append([]byte{0x70 | byte(len(delta))}, base[:]...), delta)
-	sum := sha1.Sum(pack.Bytes())
-	pack.Write(sum[:])
+	grows := packOf(2, entry([]byte{0x34}, []byte("base")), entry(append([]byte{0x70 | byte(len(delta))}, base[:]...), delta))
+	some := blob([]byte("sixteen bytes or more"))
+	whole := packOf(1, some)
+	otherSum := bytes.Clone(whole)
+	otherSum[len(otherSum)-1]++
 	for _, tt := range []struct {
-		most int64
+		name string
+		pack []byte
 		says string
-	}{{1 << 20, "a file of 1Ti is in its history"}, {1 << 41, ""}} {
-		p := readPack(t.Context(), bytes.NewReader(pack.Bytes()), 1<<20, tt.most)
-		got, err := io.ReadAll(p)
-		p.close()
-		if !gittest.ErrorSays(err, tt.says) {
-			t.Errorf("at most %d: %v, want %q", tt.most, err, tt.says)
-		}
-		if whole := bytes.Equal(got, pack.Bytes()); whole != (tt.says == "") {
-			t.Errorf("at most %d: %d of %d bytes were passed on", tt.most, len(got), pack.Len())
-		}
-		if tt.says != "" && len(got) > pack.Len()-checksumSize {
-			t.Error("the checksum was let go before all was looked at")
-		}
+	}{
+		{"four billion objects that it has not", packOf(1<<32-1, some),
+			"the server sends 4294967295 objects, and at most 2097152 are taken"},
+		{"as many as may be, and it has not", packOf(1<<21, some), "zlib"},
+		{"a delta of some bytes that makes a terabyte", grows, "a file of 1Ti is in its history"},
+		{"nothing", nil, "empty packfile"},
+		{"no pack", []byte("HTTP/1.1 200 OK"), "signature"},
+		{"it ends in an object", whole[:len(whole)-25], "EOF"},
+		{"it ends in its checksum", whole[:len(whole)-5], "EOF"},
+		{"another checksum", otherSum, "checksum"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			left, err := store(t, t.Context(), tt.pack, gittree.DefaultLimits())
+			runtime.ReadMemStats(&after)
+			if !gittest.ErrorSays(err, tt.says) {
+				t.Errorf("got %v, want %q", err, tt.says)
+			}
+			if len(left) > 0 {
+				t.Errorf("it leaves %v", left)
+			}
+			if taken := after.TotalAlloc - before.TotalAlloc; taken > 32<<20 {
+				t.Errorf("it took %d bytes of memory", taken)
+			}
+		})
 	}
 }
 
-func TestReadPackPassesAllOn(t *testing.T) {
-	for _, n := range []int{0, 1, 19, 20, 21, 4096, 100_000} {
-		want := []byte(gittest.Noise(n))
-		p := readPack(t.Context(), bytes.NewReader(want), 1<<20, 1<<20)
-		got, err := io.ReadAll(p)
-		p.close()
-		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%d bytes: got %d, %v", n, len(got), err)
-		}
+// git reads what was stored: full packs, and deltas by offset and by name.
+func TestStorePack_AsGit(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	text := gittest.Noise(8 << 10)
+	for i := range 20 {
+		repo.Commit(map[string]string{"large": fmt.Sprintf("%s%d\n", text, i), fmt.Sprintf("%d/small", i): fmt.Sprint(i)})
+	}
+	for _, options := range [][]string{nil, {"--delta-base-offset"}, {"--depth=0"}} {
+		t.Run(fmt.Sprint(options), func(t *testing.T) {
+			cmd := exec.Command("git", append([]string{"-C", repo.Work, "pack-objects", "--revs", "--stdout", "-q"}, options...)...)
+			cmd.Stdin = strings.NewReader("HEAD\n")
+			pack, err := cmd.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := filepath.Join(t.TempDir(), "bare")
+			gittest.Git(t, repo.Work, "init", "-q", "--bare", dir)
+			if err := storePack(t.Context(), osfs.New(dir), bytes.NewReader(pack), 1<<20, gittree.DefaultLimits()); err != nil {
+				t.Fatal(err)
+			}
+			gittest.Git(t, dir, "fsck", "--strict", repo.Head())
+			want := gittest.Git(t, repo.Work, "rev-list", "--objects", "HEAD")
+			if got := gittest.Git(t, dir, "rev-list", "--objects", repo.Head()); got != want {
+				t.Errorf("git finds\n%s\nwant\n%s", got, want)
+			}
+			indexes, err := filepath.Glob(filepath.Join(dir, packFolder, "*.idx"))
+			if err != nil || len(indexes) != 1 {
+				t.Fatalf("the indexes are %v: %v", indexes, err)
+			}
+			gittest.Git(t, dir, "verify-pack", indexes[0])
+			if files, err := os.ReadDir(filepath.Join(dir, packFolder)); err != nil || len(files) != 2 {
+				t.Errorf("the folder has %v: %v", files, err)
+			}
+		})
+	}
+}
+
+// The index of a large pack waits for that of another one, and others do not wait.
+func TestStorePack_OneLargeAtATime(t *testing.T) {
+	heavy <- struct{}{}
+	defer func() { <-heavy }()
+	content := make([]byte, 5<<20)
+	header := []byte{0xb0 | byte(len(content)&15)}
+	for n := len(content) >> 4; n > 0; n >>= 7 {
+		header = append(header, byte(n&0x7f)|0x80)
+	}
+	header[len(header)-1] &= 0x7f
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := store(t, ctx, packOf(1, entry(header, content)), gittree.DefaultLimits())
+		ended <- err
+	}()
+	small := packOf(1, blob([]byte("sixteen bytes or more")))
+	if names, err := store(t, ctx, small, gittree.DefaultLimits()); err != nil || len(names) != 2 {
+		t.Errorf("a small pack: %v, %v", names, err)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("a large pack: %v", err)
 	}
 }

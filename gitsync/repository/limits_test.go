@@ -32,10 +32,14 @@ func TestRepositoryTooLarge(t *testing.T) {
 			h.ServeHTTP(w, r)
 		})
 	}})
-	for _, tt := range []struct{ reason, file, says string }{
-		{"bytes", gittest.Noise(1 << 20), "has more than 512Ki; make it smaller, or raise the controller's --max-repository-size"},
+	for _, tt := range []struct {
+		reason string
+		files  map[string]string
+		says   string
+	}{
+		{"bytes", manyFiles(8, 100<<10), "has more than 512Ki; make it smaller, or raise the controller's --max-repository-size"},
 		{
-			"a file that is small in the pack and large in memory", strings.Repeat("0", 1<<20),
+			"a file that is small in the pack and large in memory", map[string]string{"big": strings.Repeat("0", 1<<20)},
 			"a file of 1Mi is in its history, and at most 128Ki are taken",
 		},
 	} {
@@ -46,7 +50,7 @@ func TestRepositoryTooLarge(t *testing.T) {
 			large.Git("reset", "-q", "--hard", first)
 			large.Push("--force")
 			before := mustLook(t, ms, r, "main")
-			large.CommitAndPush(map[string]string{"big": tt.file})
+			large.CommitAndPush(tt.files)
 			fetched.Store(0)
 			for range 3 {
 				_, err := lookAt(t, ms, r, "main")
@@ -74,6 +78,15 @@ func TestRepositoryTooLarge(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyFiles are files that do not get smaller.
+func manyFiles(n, size int) map[string]string {
+	files := map[string]string{}
+	for i := range n {
+		files[fmt.Sprintf("big/%d", i)] = string(gittest.PseudoRandom(i, size))
+	}
+	return files
 }
 
 // Objects that force-pushes have left behind do not count for ever.

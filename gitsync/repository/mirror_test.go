@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -299,6 +300,49 @@ func TestServerWithHoles(t *testing.T) {
 	}
 	if content(t, before, "a") != "1" {
 		t.Error("what was there is gone")
+	}
+}
+
+// A server says that its pack has four billion objects. That is no reason to take memory
+// for them, and to ask again: other tenants have the same process.
+func TestServerThatLies(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(map[string]string{"a": "1"})
+	var asked atomic.Int32
+	var lies atomic.Bool
+	server := gittest.Serve(t, filepath.Dir(repo.Bare), gittest.ServeOptions{Wrap: func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !lies.Load() || !strings.HasSuffix(r.URL.Path, "/git-upload-pack") {
+				h.ServeHTTP(w, r)
+				return
+			}
+			asked.Add(1)
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+			pack := "PACK\x00\x00\x00\x02\xff\xff\xff\xff" + strings.Repeat("x", 40)
+			_, _ = fmt.Fprintf(w, "0008NAK\n%04x\x01%s0000", 5+len(pack), pack)
+		})
+	}})
+	ms, r := NewCache(t.TempDir()), remoteFor(t, server.URL+"/repo.git", nil)
+	before := mustLook(t, ms, r, "main")
+	repo.CommitAndPush(map[string]string{"a": "2"})
+	lies.Store(true)
+	for range 3 {
+		_, err := lookAt(t, ms, r, "main")
+		says := "the server sends 4294967295 objects, and at most 2097152 are taken"
+		if !gittree.IsExceeded(err) || !gittest.ErrorSays(err, says) {
+			t.Errorf("got %v, want %q", err, says)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the server was asked %d times for one tip", n)
+	}
+	if content(t, before, "a") != "1" {
+		t.Error("what was there is gone")
+	}
+	lies.Store(false)
+	repo.CommitAndPush(map[string]string{"a": "3"})
+	if s := mustLook(t, ms, r, "main"); content(t, s, "a") != "3" {
+		t.Error("the next commit is not brought")
 	}
 }
 
