@@ -56,13 +56,15 @@ type Options struct {
 	Selector labels.Selector
 	// Notifier sends the transitions of releases to receivers; nil: to none.
 	Notifier *notify.Notifier
-	// Analysis are the providers of metrics. Add sets its client and its clock.
+	// Analysis are the providers of metrics. Add sets its client and its clocks.
 	Analysis analysis.Options
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 	// Uptime is a time that no one can set, from any moment on. A pause lasts by it. nil:
 	// the monotonic clock of the process.
 	Uptime func() time.Duration
+	// ServerNow is the clock of the API server, as of [clock.Server]; nil: it is that of Now.
+	ServerNow func() time.Time
 }
 
 // Add adds the BatchRelease reconciler to a manager, whose cache must be as
@@ -74,6 +76,9 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if o.Uptime == nil {
 		began := time.Now()
 		o.Uptime = func() time.Duration { return time.Since(began) }
+	}
+	if o.ServerNow == nil {
+		o.ServerNow = o.Now
 	}
 	r, err := newReconciler(mgr, o)
 	if err != nil {
@@ -111,7 +116,8 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 	if err != nil {
 		return nil, err
 	}
-	measuring, err := analysis.Add(mgr, o.Analysis, o.DefaultServiceAccount, o.Now)
+	o.Analysis.Now, o.Analysis.ServerNow = o.Now, o.ServerNow
+	measuring, err := analysis.Add(mgr, o.Analysis, o.DefaultServiceAccount)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +135,7 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 		failures:  failures.New(),
 		trials:    trials.New[*replicaSetChanged](),
 		growths:   &growths{inVain: trials.New[*failures.GrowthRefused]()},
-		pods:      podcauses.New(mgr.GetAPIReader(), o.Now),
+		pods:      podcauses.New(mgr.GetAPIReader(), o.Now, o.ServerNow),
 		fence:     fence.New(mgr.GetAPIReader()),
 		startup:   sources,
 		abandonment: &abandonment{

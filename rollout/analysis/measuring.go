@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -87,12 +86,12 @@ func (m *Measuring) Forget(release types.NamespacedName) { m.pool.Ask(release, n
 
 // Add adds a Measuring to a manager, and sets the client and the clock of its options. The
 // account is that of releases that name none.
-func Add(mgr ctrl.Manager, o Options, account string, now func() time.Time) (*Measuring, error) {
+func Add(mgr ctrl.Manager, o Options, account string) (*Measuring, error) {
 	c, err := impersonate.NewUncachedClient(mgr)
 	if err != nil {
 		return nil, err
 	}
-	o.Client, o.DefaultAccount, o.Now, o.Log = c, account, now, mgr.GetLogger().WithName("analysis")
+	o.Client, o.DefaultAccount, o.Log = c, account, mgr.GetLogger().WithName("analysis")
 	m := NewMeasuring(o)
 	if err := mgr.Add(m); err != nil {
 		return nil, fmt.Errorf("adding the providers of metrics: %w", err)

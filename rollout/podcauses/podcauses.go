@@ -28,14 +28,16 @@ import (
 // Finder finds out why pods are not available. It reads them past the cache, which has
 // none: only a release that is stuck asks.
 type Finder struct {
-	reader   client.Reader
-	now      func() time.Time
-	searches *searches
+	reader    client.Reader
+	now       func() time.Time
+	serverNow func() time.Time
+	searches  *searches
 }
 
-// New returns a Finder that reads from the API server.
-func New(reader client.Reader, now func() time.Time) *Finder {
-	return &Finder{reader: reader, now: now, searches: &searches{of: map[types.NamespacedName]search{}}}
+// New returns a Finder that reads from the API server. The times of pods are by the server's clock,
+// and those that it tells by the other one.
+func New(reader client.Reader, now, serverNow func() time.Time) *Finder {
+	return &Finder{reader: reader, now: now, serverNow: serverNow, searches: &searches{of: map[types.NamespacedName]search{}}}
 }
 
 // Forget forgets a release that is gone.
@@ -55,7 +57,7 @@ func (f *Finder) Find(ctx context.Context, o *engine.Observed) (*engine.Pods, er
 			return nil, fmt.Errorf("listing the pods of ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
 		}
 		for i := range pods.Items {
-			available := isAvailable(&pods.Items[i], o.Deployment.Spec.MinReadySeconds, f.now())
+			available := isAvailable(&pods.Items[i], o.Deployment.Spec.MinReadySeconds, f.serverNow())
 			if available {
 				continue // nothing to explain, and no Node to ask for
 			}
@@ -73,7 +75,11 @@ func (f *Finder) Find(ctx context.Context, o *engine.Observed) (*engine.Pods, er
 			causes.strangers(strangers, missing, ptr.Deref(rs.Spec.Replicas, 1), keys)
 		}
 	}
-	return causes.sum(), nil
+	pods := causes.sum()
+	if !pods.PlacedTime.IsZero() {
+		pods.PlacedTime = pods.PlacedTime.Add(f.now().Sub(f.serverNow()))
+	}
+	return pods, nil
 }
 
 // findStrangers counts the pods that were made for a ReplicaSet and that its selector

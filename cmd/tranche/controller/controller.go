@@ -34,6 +34,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/sandbox"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
+	"github.com/tranche-dev/tranche/rollout/clock"
 	"github.com/tranche-dev/tranche/rollout/notify"
 )
 
@@ -170,6 +171,8 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("finding a cluster; set KUBECONFIG: %w", err)
 	}
+	var serverClock clock.Server
+	rc.Wrap(serverClock.Wrap)
 	mgr, fences, err := newManager(rc, o)
 	if err != nil {
 		return err
@@ -180,7 +183,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	if err := rollout.Add(mgr, rollout.Options{
 		Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount, Selector: selector, Notifier: notifier, Uptime: uptime,
-		Analysis: providers,
+		ServerNow: serverClock.Now, Analysis: providers,
 	}); err != nil {
 		return err
 	}

@@ -50,7 +50,8 @@ type Run struct {
 	Owner metav1.OwnerReference
 	// Timeout is how long the Job may run.
 	Timeout time.Duration
-	Now     func() time.Time
+	// Now is the clock of the API server, which says when a Job was created.
+	Now func() time.Time
 
 	waits string // for what a pod of the Job was last seen to wait
 }
