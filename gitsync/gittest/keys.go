@@ -124,6 +124,43 @@ func (g *GPG) NewKey(user, expiry, passphrase string, options ...string) Key {
 	}
 }
 
+// Fingerprint is that of the primary key of a user ID.
+func (g *GPG) Fingerprint(user string) string {
+	g.t.Helper()
+	_, rest, _ := strings.Cut(g.Run("--with-colons", "--list-keys", user), "fpr:::::::::")
+	fingerprint, _, _ := strings.Cut(rest, ":")
+	return fingerprint
+}
+
+// Revoke revokes the key of a user ID by the certificate that gpg has made with it.
+func (g *GPG) Revoke(user string) {
+	g.t.Helper()
+	certificate := filepath.Join(g.home, "openpgp-revocs.d", g.Fingerprint(user)+".rev")
+	// A colon before the armor keeps users from an import by mistake.
+	armored := strings.Replace(read(g.t, certificate), ":-----BEGIN", "-----BEGIN", 1)
+	if err := os.WriteFile(certificate, []byte(armored), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+	g.Run("--import", certificate)
+}
+
+// Import adds an armored public key to the keyring.
+func (g *GPG) Import(armored string) {
+	g.t.Helper()
+	file := filepath.Join(g.t.TempDir(), "key.asc")
+	if err := os.WriteFile(file, []byte(armored), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+	g.Run("--import", file)
+}
+
+// VerifyCommit returns what git and gpg say of the signature of a commit, good or not.
+func (g *GPG) VerifyCommit(r *Repo, commit string) string {
+	g.t.Helper()
+	says, _ := tryGit(r.Work, []string{"GNUPGHOME=" + g.home}, "verify-commit", "--raw", commit) // of a bad one, too
+	return says
+}
+
 // Sign sets the key that signs the next commits; none: they are not signed.
 func (r *Repo) Sign(k *Key) {
 	r.t.Helper()

@@ -46,6 +46,7 @@ func ParseKeys(data map[string][]byte) (*Keys, error) {
 			return nil, err
 		}
 	}
+	k.openPGP = joinCopies(k.openPGP)
 	if len(k.ssh)+len(k.openPGP) == 0 {
 		return nil, errors.New("lists no key; put SSH keys in allowed_signers or *.sshpub, OpenPGP keys in *.asc")
 	}
@@ -61,6 +62,7 @@ func Join(a, b *Keys) *Keys {
 			joined.openPGP = append(joined.openPGP, k.openPGP...)
 		}
 	}
+	joined.openPGP = joinCopies(joined.openPGP)
 	return joined
 }
 
@@ -200,7 +202,7 @@ func (k *Keys) ID() string {
 		lines = fmt.Appendf(lines, "%q %x %q %v %v\n", a.principals, a.blob, a.namespaces, a.after, a.before)
 	}
 	for _, e := range k.openPGP {
-		lines = fmt.Appendf(lines, "%s %q\n", fingerprint(e), slices.Sorted(maps.Keys(e.Identities)))
+		lines = fmt.Appendf(lines, "%s %d %q\n", fingerprint(e), len(e.Revocations), slices.Sorted(maps.Keys(e.Identities)))
 	}
 	sum := sha256.Sum256(lines)
 	return hex.EncodeToString(sum[:])

@@ -269,7 +269,7 @@ func TestOpenPGP(t *testing.T) {
 	later.Config[2] = "gpg.program=" + late
 	hour := by(later, "5")
 	public := key.Public + short.Public
-	gpg.Run("--faked-system-time", "20260601T121000!", "--quick-set-expire", strings.TrimSpace(strings.Split(gpg.Run("--with-colons", "--list-keys", "short@example.org"), "fpr:::::::::")[1][:40]), "20260601T123000")
+	gpg.Run("--faked-system-time", "20260601T121000!", "--quick-set-expire", gpg.Fingerprint("short@example.org"), "20260601T123000")
 	shorter := gpg.Run("--armor", "--export", "short@example.org")
 	day := noon.Add(24 * time.Hour)
 	for name, tt := range map[string]struct {
@@ -294,6 +294,60 @@ func TestOpenPGP(t *testing.T) {
 				t.Errorf("%s: got %v, %v; want %v", tt.reason, got, err, tt.want)
 			}
 		})
+	}
+}
+
+// A key that is listed twice is what both copies say, as in a keyring of gpg. A copy that a
+// user forgot to remove does not undo a revocation, and their order decides nothing.
+func TestOpenPGP_Copies(t *testing.T) {
+	t.Parallel()
+	gpg := gittest.NewGPG(t)
+	frozen := []string{"--faked-system-time", "20260601T120000!"}
+	revoked := gpg.NewKey("revoked@example.org", "never", "", frozen...)
+	extended := gpg.NewKey("extended@example.org", "20260602T000000", "", frozen...)
+	repo := repoAt(t, noon)
+	commit := func(k gittest.Key, content string) string {
+		repo.Sign(&k)
+		return repo.Commit(map[string]string{"a": content})
+	}
+	byRevoked, byExtended := commit(revoked, "1"), commit(extended, "2")
+	gpg.Revoke("revoked@example.org")
+	gpg.Run("--faked-system-time", "20260601T121000!", "--quick-set-expire", gpg.Fingerprint("extended@example.org"), "never")
+	export := func(user string) string { return gpg.Run("--armor", "--export", user) }
+	for _, tt := range []struct {
+		name, commit, before, after string
+		only, both                  error // what the copy of before says alone, and what both say
+	}{
+		{"revoked", byRevoked, revoked.Public, export("revoked@example.org"), nil, signature.ErrRevoked},
+		{"made to last longer", byExtended, extended.Public, export("extended@example.org"), signature.ErrExpired, nil},
+	} {
+		lists := map[string]map[string]string{
+			"before and after in one entry":   {"a.asc": tt.before + tt.after},
+			"after and before in one entry":   {"a.asc": tt.after + tt.before},
+			"before and after in two entries": {"a.asc": tt.before, "b.asc": tt.after},
+			"after and before in two entries": {"a.asc": tt.after, "b.asc": tt.before},
+		}
+		check := func(list string, keys *signature.Keys, want error) {
+			if _, err := signature.Verify([]byte(raw(t, repo, tt.commit)), keys, noon.Add(48*time.Hour), nil); !errors.Is(err, want) {
+				t.Errorf("%s, %s: %v, want %v", tt.name, list, err, want)
+			}
+		}
+		check("before", keysOf(t, map[string]string{"a.asc": tt.before}), tt.only)
+		for name, list := range lists {
+			check(name, keysOf(t, list), tt.both)
+		}
+		before, after := keysOf(t, lists["before and after in one entry"]), keysOf(t, map[string]string{"a.asc": tt.before})
+		check("joined", signature.Join(after, before), tt.both)
+		check("joined, the other way", signature.Join(before, after), tt.both)
+		check("before, once they are joined", after, tt.only)
+		// gpg says the same of a keyring with both.
+		ring := gittest.NewGPG(t)
+		for _, copied := range []string{tt.after, tt.before} {
+			ring.Import(copied)
+		}
+		if says := ring.VerifyCommit(repo, tt.commit); strings.Contains(says, "REVKEYSIG") != (tt.both != nil) {
+			t.Errorf("%s: gpg says %s", tt.name, says)
+		}
 	}
 }
 
