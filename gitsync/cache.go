@@ -13,6 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/report"
 	"github.com/tranche-dev/tranche/gitsync/signers"
+	"github.com/tranche-dev/tranche/gitsync/writeback"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -41,7 +42,8 @@ type cacheEntry struct {
 	changes  authors.Known              // see [source.policy]
 	places   map[string][]signers.Place // see [source.policy]
 	reported report.Known
-	notes    string    // that are there, as far as we know
+	notes    string // that are there, as far as we know
+	pushed   *writeback.Pushed
 	last     *lastSync // nil while something is left to do
 	passed   passed
 	executed execute.Cache

@@ -42,11 +42,11 @@ func writeBack(ctx context.Context, src *source, res *result, a attempt, refused
 	written, err := writeback.Run(ctx, writeback.Input{
 		Source: src.gs, Remote: src.remote, Mirror: src.mirrors.Of(src.remote), Snapshot: a.snapshot,
 		State: c.Desired, Reader: c.Reader, Governed: c.Governed, Observer: a.observer,
-		Account: src.as, Own: src.own, Siblings: src.siblings(ctx), Refused: refused, Then: c.Then,
+		Account: src.as, Own: src.own, Siblings: src.siblings(ctx), Refused: refused, Then: c.Then, Last: src.cached.pushed,
 		Interrupted: func() bool { return src.rendering.Busy() != nil },
 		Exchanged:   func(operation string, begun time.Time, err error) { metrics.Exchanged(src.name, operation, begun, err) },
 	})
-	res.outcome.Intents = written.Problems
+	res.outcome.Intents, src.cached.pushed = written.Problems, written.Pushed
 	for _, made := range written.Commits {
 		message := fmt.Sprintf("%s: %s", desired.CommitName(written.Branch, made.Hash), made.Subject)
 		src.report.RecordEvent(report.Event{

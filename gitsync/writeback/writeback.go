@@ -53,6 +53,8 @@ type Input struct {
 	// BatchReleases that it would bring.
 	Refused bool
 	Then    []*v1alpha1.BatchRelease
+	// Last is the last push of the source; nil: none.
+	Last *Pushed
 	// Interrupted reports whether a renderer had no place: nothing is said then.
 	Interrupted func() bool
 	// Exchanged takes the time and the error of an exchange with the server.
@@ -68,6 +70,8 @@ type Result struct {
 	// Commits are what was pushed to Branch, each on the one before; none: nothing was.
 	Branch  string
 	Commits []Commit
+	// Pushed is the next attempt's Last.
+	Pushed *Pushed
 }
 
 // Commit is one that was pushed.
@@ -120,12 +124,12 @@ func Run(ctx context.Context, in Input) (Result, error) {
 		}
 	}()
 	pushed, err := a.run(ctx)
-	r := Result{Problems: a.problems}
+	r := Result{Problems: a.problems, Pushed: a.Last}
 	if errors.Is(err, gitserver.ErrBranchMoved) {
 		r.Moved, err = true, nil
 	}
 	if pushed {
-		r.Branch, r.Commits = a.branch, a.made
+		r.Branch, r.Commits, r.Pushed = a.branch, a.made, a.Last.next(a.branch, a.from, a.head)
 	}
 	return r, err
 }
@@ -140,6 +144,9 @@ func (w *attempt) run(ctx context.Context) (pushed bool, err error) {
 		return false, w.give(err, pending)
 	}
 	if pending, err = w.base(ctx, pending); err != nil || len(pending) == 0 {
+		return false, w.give(err, pending)
+	}
+	if err := w.Last.unseen(w.Remote, w.branch, w.from); err != nil {
 		return false, w.give(err, pending)
 	}
 	if err := w.build(ctx, pending); err != nil || len(w.made) == 0 {
