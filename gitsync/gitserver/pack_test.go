@@ -44,9 +44,14 @@ func entry(header, content []byte) []byte {
 	return b.Bytes()
 }
 
-// blob is one of at least 16 bytes and less than 2 KiB.
-func blob(content []byte) []byte {
-	return entry([]byte{0xb0 | byte(len(content)&15), byte(len(content) >> 4)}, content)
+// blobOf is one of at least 16 bytes.
+func blobOf(content []byte) []byte {
+	header := []byte{0xb0 | byte(len(content)&15)}
+	for n := len(content) >> 4; n > 0; n >>= 7 {
+		header = append(header, byte(n&0x7f)|0x80)
+	}
+	header[len(header)-1] &= 0x7f
+	return entry(header, content)
 }
 
 // store returns what is in the folder of packs after a pack has come.
@@ -67,7 +72,7 @@ func TestPackThatIsRefused(t *testing.T) {
 	delta := append([]byte{4}, binary.AppendUvarint(nil, 1<<40)...)
 	base := plumbing.ComputeHash(plumbing.BlobObject, []byte("base"))
 	grows := packOf(2, entry([]byte{0x34}, []byte("base")), entry(append([]byte{0x70 | byte(len(delta))}, base[:]...), delta))
-	some := blob([]byte("sixteen bytes or more"))
+	some := blobOf([]byte("sixteen bytes or more"))
 	whole := packOf(1, some)
 	otherSum := bytes.Clone(whole)
 	otherSum[len(otherSum)-1]++
@@ -80,6 +85,7 @@ func TestPackThatIsRefused(t *testing.T) {
 			"the server sends 4294967295 objects, and at most 2097152 are taken"},
 		{"as many as may be, and it has not", packOf(1<<21, some), "zlib"},
 		{"a delta of some bytes that makes a terabyte", grows, "a file of 1Ti is in its history"},
+		{"a file of zeros that is small in the pack", packOf(1, blobOf(make([]byte, 300<<20))), "a file of 300Mi is in its history"},
 		{"nothing", nil, "empty packfile"},
 		{"no pack", []byte("HTTP/1.1 200 OK"), "signature"},
 		{"it ends in an object", whole[:len(whole)-25], "EOF"},
@@ -145,19 +151,13 @@ func TestStorePack_AsGit(t *testing.T) {
 func TestStorePack_OneLargeAtATime(t *testing.T) {
 	heavy <- struct{}{}
 	defer func() { <-heavy }()
-	content := make([]byte, 5<<20)
-	header := []byte{0xb0 | byte(len(content)&15)}
-	for n := len(content) >> 4; n > 0; n >>= 7 {
-		header = append(header, byte(n&0x7f)|0x80)
-	}
-	header[len(header)-1] &= 0x7f
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := store(t, ctx, packOf(1, entry(header, content)), gittree.DefaultLimits())
+		_, err := store(t, ctx, packOf(1, blobOf(make([]byte, 5<<20))), gittree.DefaultLimits())
 		ended <- err
 	}()
-	small := packOf(1, blob([]byte("sixteen bytes or more")))
+	small := packOf(1, blobOf([]byte("sixteen bytes or more")))
 	if names, err := store(t, ctx, small, gittree.DefaultLimits()); err != nil || len(names) != 2 {
 		t.Errorf("a small pack: %v, %v", names, err)
 	}

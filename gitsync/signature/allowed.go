@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,10 @@ func parseAllowed(line string) (allowed, error) {
 	a := allowed{principals: strings.Trim(principals, `"`)}
 	if a.principals == "" || isKeyType(a.principals) {
 		return allowed{}, errors.New("a line begins with the principals, such as ada@example.org, and then comes the key")
+	}
+	includes := func(principal string) bool { return principal != "" && principal[0] != '!' }
+	if !slices.ContainsFunc(strings.Split(a.principals, ","), includes) {
+		return allowed{}, errors.New("its principals exclude, and name no one: add whom the key is for, or remove the line")
 	}
 	word, after, err := cutWord(rest)
 	if err != nil {

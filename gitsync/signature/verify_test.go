@@ -360,6 +360,7 @@ func TestParseKeysRefuses(t *testing.T) {
 		"nothing":             {"allowed-signers", "ada@example.org " + key, "lists no key"},
 		"only comments":       {"allowed_signers", "# nobody\n", "lists no key"},
 		"no principals":       {"allowed_signers", "# us\n" + key, "allowed_signers, line 2: a line begins with the principals"},
+		"only exclusions":     {"allowed_signers", "!ada@example.org,!*@example.com " + key, "allowed_signers, line 1: its principals exclude, and name no one"},
 		"no key":              {"allowed_signers", "ada@example.org", `allowed_signers, line 1: "" is no type of key`},
 		"half a key":          {"allowed_signers", "ada@example.org " + key[:40], "not the base64 form"},
 		"another type":        {"allowed_signers", "ada@example.org " + strings.Replace(key, "ssh-ed25519", "ssh-rsa", 1), "not the base64 form"},
