@@ -1,6 +1,7 @@
 package gitserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,9 +41,10 @@ func storePack(ctx context.Context, files billy.Filesystem, from io.Reader, room
 		return err
 	}
 	defer func() { err = errors.Join(err, pack.discard()) }()
-	memory, err := receivePack(pack, &bounded{ctx: ctx, from: from, left: room}, l)
+	in := &bounded{ctx: ctx, from: from, left: room}
+	memory, err := receivePack(pack, in, l)
 	if err != nil {
-		return err
+		return cmp.Or(in.err, err) // go-git does not always wrap the cause
 	}
 	if memory > lightPack {
 		select {
@@ -143,15 +145,16 @@ type bounded struct {
 	ctx  context.Context
 	from io.Reader
 	left int64
+	err  error // that it has ended with, if not as a pack does
 }
 
 func (r *bounded) Read(b []byte) (int, error) {
 	n, err := r.from.Read(b)
 	if r.left -= int64(n); r.left < 0 {
-		return 0, ErrNoRoom
+		n, err = 0, ErrNoRoom
 	}
-	if ended := r.ctx.Err(); ended != nil {
-		return n, ended
+	if err = cmp.Or(r.ctx.Err(), err); err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
 	}
 	return n, err
 }

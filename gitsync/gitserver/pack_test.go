@@ -8,12 +8,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
@@ -107,6 +109,25 @@ func TestPackThatIsRefused(t *testing.T) {
 				t.Errorf("it took %d bytes of memory", taken)
 			}
 		})
+	}
+}
+
+// What ends a pack is known by the caller, wherever in the pack it was.
+func TestStorePack_Ends(t *testing.T) {
+	broken := errors.New("the connection broke")
+	pack := packOf(2, blobOf([]byte("sixteen bytes or more")), blobOf([]byte(gittest.Noise(100))))
+	for n := range len(pack) {
+		from := io.MultiReader(bytes.NewReader(pack[:n]), iotest.ErrReader(broken))
+		files := osfs.New(t.TempDir())
+		if err := storePack(t.Context(), files, from, 1<<20, gittree.DefaultLimits()); !errors.Is(err, broken) {
+			t.Errorf("after %d of %d bytes: %v", n, len(pack), err)
+		}
+		if err := storePack(t.Context(), files, bytes.NewReader(pack), int64(n), gittree.DefaultLimits()); !errors.Is(err, ErrNoRoom) {
+			t.Errorf("with room for %d of %d bytes: %v", n, len(pack), err)
+		}
+		if left, err := files.ReadDir(packFolder); err != nil || len(left) > 0 {
+			t.Fatalf("it leaves %v: %v", left, err)
+		}
 	}
 }
 
