@@ -112,7 +112,7 @@ func TestPackThatIsRefused(t *testing.T) {
 	}
 }
 
-// What ends a pack is known by the caller, wherever in the pack it was.
+// The caller gets the cause that has ended a pack, wherever in the pack it was.
 func TestStorePack_Ends(t *testing.T) {
 	broken := errors.New("the connection broke")
 	pack := packOf(2, blobOf([]byte("sixteen bytes or more")), blobOf([]byte(gittest.Noise(100))))
