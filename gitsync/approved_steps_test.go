@@ -42,7 +42,7 @@ func (s *env) isApproved(name string, steps ...string) {
 			got = a.Steps
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			return fmt.Errorf("(-want +got):\n%s\n%s", diff, said(s.gs()))
+			return withSource(s, fmt.Errorf("(-want +got):\n%s", diff))
 		}
 		return nil
 	})

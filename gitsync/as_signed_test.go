@@ -51,7 +51,7 @@ func TestApprovalNotAsSigned(t *testing.T) {
 			a.by(a.k2, map[string]string{file: planted + "---\n" + strings.Replace(planted, "name: web", "name: other", 1)})
 		}},
 		"an approval planted in a folder that is renamed": {nil, nil, func(a *signed, revision, v2 string) {
-			a.by(a.k1, map[string]string{"new/web.yaml": sizedWeb(4, "v2"), "new/release.yaml": planOf("web", signedPlan...), "new/a.yaml": configMap("a", "one"), "new/approvals/web.yaml": a.approvalOf(revision, v2, "1")})
+			a.by(a.k1, map[string]string{"new/web.yaml": sizedWeb(3, "v2"), "new/release.yaml": planOf("web", signedPlan...), "new/a.yaml": configMap("a", "one"), "new/approvals/web.yaml": a.approvalOf(revision, v2, "1")})
 			a.repo.Git("rm", "-q", "-r", "deploy")
 			a.repo.Git("mv", "new", "deploy")
 			a.by(a.k2, map[string]string{"README.md": "deploy is new\n"})

@@ -209,7 +209,7 @@ func TestPlanDeletedWhileDown(t *testing.T) {
 			s.lookNow()
 			clustertest.Wait(s, "the plan", func() error {
 				if err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "web"}, &v1alpha1.BatchRelease{}); err != nil {
-					return fmt.Errorf("%w\n%s", err, said(s.gs()))
+					return withSource(s, err)
 				}
 				return nil
 			})

@@ -20,16 +20,16 @@ import (
 func TestOwnChangeIsNotApproved(t *testing.T) {
 	const file = "deploy/approvals/web.yaml"
 	labelled := func(image string) string {
-		return sizedWeb(4, image, "labels: {app: web}\n    spec", "labels: {app: web, tier: front}\n    spec")
+		return sizedWeb(3, image, "labels: {app: web}\n    spec", "labels: {app: web, tier: front}\n    spec")
 	}
 	for name, attack := range map[string]func(a *signed) (commit string){
 		"a label on a change that waits": func(a *signed) string {
-			first := a.by(a.k3, map[string]string{"deploy/web.yaml": sizedWeb(4, "v2")})
+			first := a.by(a.k3, map[string]string{"deploy/web.yaml": sizedWeb(3, "v2")})
 			a.waitsAtFirst(first)
 			return a.by(a.k1, map[string]string{"deploy/web.yaml": labelled("v2")})
 		},
 		"a merge brings back what was taken back": func(a *signed) string {
-			v2 := a.by(a.k3, map[string]string{"deploy/web.yaml": sizedWeb(4, "v2")})
+			v2 := a.by(a.k3, map[string]string{"deploy/web.yaml": sizedWeb(3, "v2")})
 			a.waitsAtFirst(v2)
 			reverted := a.brings("v1")
 			a.runs("web", "v1")
@@ -42,7 +42,7 @@ func TestOwnChangeIsNotApproved(t *testing.T) {
 		"a file that the approver renames, and another renames back": renamedAndBack,
 		"a file that another moves in":                               movedInByAnother,
 		"YAML that another repaired": func(a *signed) string {
-			broken := strings.Replace(sizedWeb(4, "v2"), "spec:", "spec: [", 1)
+			broken := strings.Replace(sizedWeb(3, "v2"), "spec:", "spec: [", 1)
 			a.seen(a.by(a.k3, map[string]string{"deploy/web.yaml": broken}))
 			return a.brings("v2")
 		},
@@ -98,7 +98,7 @@ func TestOwnChangeIsNotApproved_BaseIsGone(t *testing.T) {
 			}
 			first := a.by(a.k1, map[string]string{
 				"deploy/kustomization.yaml": with("one"), "deploy/release.yaml": planOf("web", signedPlan...),
-				"common/kustomization.yaml": "resources: [web.yaml]\n", "common/web.yaml": sizedWeb(4, "v1"),
+				"common/kustomization.yaml": "resources: [web.yaml]\n", "common/web.yaml": sizedWeb(3, "v1"),
 			})
 			a.applied2(first, a.demands)
 			a.isAt("web", "ReleaseCompleted", 2)
@@ -113,7 +113,7 @@ func TestOwnChangeIsNotApproved_BaseIsGone(t *testing.T) {
 			a.repo.Commit(map[string]string{"NOTES.md": "main"})
 			a.repo.Sign(&merger)
 			a.repo.Git("merge", "-q", "--no-ff", "--no-commit", "side")
-			merge := a.by(merger, map[string]string{"common/web.yaml": sizedWeb(4, "v2")})
+			merge := a.by(merger, map[string]string{"common/web.yaml": sizedWeb(3, "v2")})
 			a.waitsAtFirst(merge)
 			// The approver names the same base by another branch, and the old one goes.
 			base.Git("push", "-q", "origin", ":refs/heads/one")
@@ -170,7 +170,7 @@ func TestOwnPlanIsNotApproved_CombinedByAMerge(t *testing.T) {
 			terms := a.terms("100%")
 			a.isStopped(terms)
 			a.seen(a.by(a.k3, agrees(terms)))
-			a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(4, "v2")})
+			a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(3, "v2")})
 			a.isStopped(terms)
 			if m := a.inSync().Message; !strings.Contains(m, "is signed by k3@example.org") {
 				t.Errorf("InSync does not say why: %s", m)
@@ -186,16 +186,16 @@ func TestOwnPlanIsNotApproved_CombinedByAMerge(t *testing.T) {
 }
 
 func renamedByAnother(a *signed) string {
-	v2 := a.by(a.k3, map[string]string{"deploy/web.yaml": sizedWeb(4, "v2")})
+	v2 := a.by(a.k3, map[string]string{"deploy/web.yaml": sizedWeb(3, "v2")})
 	a.waitsAtFirst(v2)
 	a.seen(a.renames(a.k1, "deploy/web.yaml", "deploy/app.yaml", nil))
 	return v2
 }
 
 func renamedAndBack(a *signed) string {
-	v2 := a.renames(a.k3, "deploy/web.yaml", "deploy/app.yaml", map[string]string{"deploy/app.yaml": sizedWeb(4, "v2")})
+	v2 := a.renames(a.k3, "deploy/web.yaml", "deploy/app.yaml", map[string]string{"deploy/app.yaml": sizedWeb(3, "v2")})
 	a.waitsAtFirst(v2)
-	other := sizedWeb(4, "v2", "labels: {app: web}\n    spec", "labels: {app: web, tier: front}\n    spec")
+	other := sizedWeb(3, "v2", "labels: {app: web}\n    spec", "labels: {app: web, tier: front}\n    spec")
 	return a.renames(a.k1, "deploy/app.yaml", "deploy/web.yaml", map[string]string{"deploy/web.yaml": other})
 }
 
@@ -222,7 +222,7 @@ func (a *signed) waitsAtFirst(commit string) {
 	clustertest.Wait(a.env, "the release of "+commit+" to wait at its first gate", func() error {
 		br := a.release("web")
 		if st := br.Status; br.Spec.Commit != commit || st.Reason != "WaitingForApproval" || st.CurrentStepIndex != 0 || st.ObservedGeneration != br.Generation {
-			return fmt.Errorf("commit %s, step %d: %s: %s\n%s", br.Spec.Commit, st.CurrentStepIndex, st.Reason, st.Message, said(a.gs()))
+			return withSource(a, fmt.Errorf("commit %s, step %d: %s: %s", br.Spec.Commit, st.CurrentStepIndex, st.Reason, st.Message))
 		}
 		return nil
 	})

@@ -169,7 +169,7 @@ func (s *env) comesTo(name, commit string, n int32) v1alpha1.BatchReleaseStatus 
 			s.ungate(-1)
 		}
 		if st.UpdateCommit != commit || st.ObservedGeneration != br.Generation || st.Replicas != n || st.Reason != "WaitingForApproval" && st.Reason != "ReleaseCompleted" {
-			return fmt.Errorf("%s at step %d, from %s, of %d: %s\n%s", st.Reason, st.CurrentStepIndex, st.UpdateCommit, st.Replicas, st.Message, said(s.gs()))
+			return withSource(s, fmt.Errorf("%s at step %d, from %s, of %d: %s", st.Reason, st.CurrentStepIndex, st.UpdateCommit, st.Replicas, st.Message))
 		}
 		return nil
 	})

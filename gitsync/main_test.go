@@ -289,6 +289,19 @@ func said(gs *v1alpha1.GitSource) string {
 	return strings.Join(lines, "\n")
 }
 
+// withSource adds what the source says to what a wait has not found. It reads the source only
+// if the wait fails.
+func withSource(s sourced, err error) error { return sourceSays{err, s} }
+
+type sourced interface{ gs() *v1alpha1.GitSource }
+
+type sourceSays struct {
+	error
+	of sourced
+}
+
+func (e sourceSays) Error() string { return e.error.Error() + "\n" + said(e.of.gs()) }
+
 func get[T client.Object](s *env, name string, o T) T {
 	s.Helper()
 	s.must(s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, o))

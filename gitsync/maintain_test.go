@@ -57,7 +57,7 @@ func (s *env) branch(subjects ...string) {
 	s.Helper()
 	clustertest.Wait(s, "the branch to say so", func() error {
 		if got := s.subjects("main"); !slices.Equal(got, subjects) {
-			return fmt.Errorf("%q\n%s", got, said(s.gs()))
+			return withSource(s, fmt.Errorf("%q", got))
 		}
 		return nil
 	})

@@ -27,7 +27,7 @@ func TestNotes(t *testing.T) {
 			note = s.inBare("log", "-1", "--format=%N", "--notes=tranche", commit)
 			for _, w := range want {
 				if !strings.Contains(note, w) {
-					return fmt.Errorf("%q is not in %q\n%s", w, note, said(s.gs()))
+					return withSource(s, fmt.Errorf("%q is not in %q", w, note))
 				}
 			}
 			return nil
@@ -96,7 +96,7 @@ func TestNotes_RefIsNoCommit(t *testing.T) {
 	clustertest.Wait(t, "the note", func() error {
 		note := s.inBare("log", "-1", "--format=%N", "--notes=tranche", commit)
 		if !strings.Contains(note, "Tranche-Release: "+s.ns+"/web") {
-			return fmt.Errorf("it is %q\n%s", note, said(s.gs()))
+			return withSource(s, fmt.Errorf("it is %q", note))
 		}
 		return nil
 	})

@@ -233,7 +233,7 @@ func TestOldLeader_Notes(t *testing.T) {
 		t.Helper()
 		clustertest.Wait(t, "the note", func() error {
 			if note := o.inBare("log", "-1", "--format=%N", "--notes=tranche", commit); !strings.Contains(note, what) {
-				return fmt.Errorf("%q: %s", note, said(o.gs()))
+				return withSource(o, fmt.Errorf("%q", note))
 			}
 			return nil
 		})

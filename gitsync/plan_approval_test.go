@@ -44,7 +44,7 @@ func newSigned(t *testing.T, edit ...func(*v1alpha1.GitSource)) *signed {
 	for _, k := range []*gittest.Key{&a.k1, &a.k2, &a.k3} {
 		*k = gittest.NewSSHKey(t, "ed25519", "")
 	}
-	first := a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(4, "v1"), "deploy/release.yaml": planOf("web", signedPlan...), "deploy/a.yaml": configMap("a", "one")})
+	first := a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(3, "v1"), "deploy/release.yaml": planOf("web", signedPlan...), "deploy/a.yaml": configMap("a", "one")})
 	a.applied2(first, append([]func(*v1alpha1.GitSource){a.demands}, edit...)...)
 	a.isAt("web", "ReleaseCompleted", 2)
 	a.sizes, a.uid = a.recordSizes("v2"), a.deployment("web").UID
@@ -117,7 +117,7 @@ func (a *signed) approves(k gittest.Key, terms string) {
 // brings pushes an image, by k1.
 func (a *signed) brings(image string) string {
 	a.Helper()
-	return a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(4, image)})
+	return a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(3, image)})
 }
 
 // runs waits until all pods run an image, and the Deployment is native.
@@ -126,10 +126,10 @@ func (a *signed) runs(name, image string) {
 	clustertest.Wait(a.env, "all pods to run "+image, func() error {
 		var d appsv1.Deployment
 		if err := a.c.Client.Get(a.Context(), client.ObjectKey{Namespace: a.ns, Name: name}, &d); err != nil {
-			return fmt.Errorf("%w\n%s", err, said(a.gs()))
+			return withSource(a, err)
 		}
-		if now := d.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(now, ":"+image) || d.Spec.Paused || d.Status.UpdatedReplicas != 4 || d.Status.Replicas != 4 || d.Status.AvailableReplicas != 4 {
-			return fmt.Errorf("%s, paused %t, %d of %d updated\n%s", now, d.Spec.Paused, d.Status.UpdatedReplicas, d.Status.Replicas, said(a.gs()))
+		if now := d.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(now, ":"+image) || d.Spec.Paused || d.Status.UpdatedReplicas != 3 || d.Status.Replicas != 3 || d.Status.AvailableReplicas != 3 {
+			return withSource(a, fmt.Errorf("%s, paused %t, %d of %d updated", now, d.Spec.Paused, d.Status.UpdatedReplicas, d.Status.Replicas))
 		}
 		return nil
 	})
@@ -207,7 +207,7 @@ func (a *signed) settled() {
 // whether it has any. A signer's approval lets the same change count.
 func TestPlanNeedsApproval(t *testing.T) {
 	loose := func() map[string]string {
-		return map[string]string{"deploy/web.yaml": sizedWeb(4, "v2"), "deploy/release.yaml": planOf("web", "100%")}
+		return map[string]string{"deploy/web.yaml": sizedWeb(3, "v2"), "deploy/release.yaml": planOf("web", "100%")}
 	}
 	for name, tt := range map[string]struct {
 		// attack pushes, and returns the terms that are not approved.
@@ -231,7 +231,7 @@ func TestPlanNeedsApproval(t *testing.T) {
 		},
 		"the plan is removed, with an image": {
 			func(a *signed) string {
-				a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(4, "v2"), "deploy/release.yaml": ""})
+				a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(3, "v2"), "deploy/release.yaml": ""})
 				return a.ungoverned()
 			},
 			func(a *signed) { a.isGone("web", &v1alpha1.BatchRelease{}); a.runs("web", "v2") },
@@ -267,7 +267,7 @@ func TestPlanNeedsApproval(t *testing.T) {
 					"deploy/web.yaml": "", "deploy/release.yaml": "",
 					"deploy/kustomization.yaml":     "resources: [a.yaml, web]\n",
 					"deploy/web/kustomization.yaml": "namePrefix: prod-\nresources: [web.yaml, release.yaml]\n",
-					"deploy/web/web.yaml":           sizedWeb(4, "v2"),
+					"deploy/web/web.yaml":           sizedWeb(3, "v2"),
 					"deploy/web/release.yaml":       strings.ReplaceAll(planOf("web", "100%"), "workloadRef: {name: web}", "workloadRef: {name: prod-web}"),
 				})
 				return a.removed()
@@ -295,7 +295,7 @@ func TestPlanNeedsApproval(t *testing.T) {
 		"the Deployment is left alone for a commit": {
 			func(a *signed) string {
 				files := loose()
-				files["deploy/web.yaml"] = sizedWeb(4, "v2", "labels: {app: web, team: shop}", "labels: {app: web, team: shop}\n  annotations: {tranche.dev/reconcile: disabled}")
+				files["deploy/web.yaml"] = sizedWeb(3, "v2", "labels: {app: web, team: shop}", "labels: {app: web, team: shop}\n  annotations: {tranche.dev/reconcile: disabled}")
 				a.seen(a.by(a.k1, files))
 				a.by(a.k1, loose())
 				return a.terms("100%")
@@ -336,7 +336,7 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 	}{
 		"unsigned by a signer": {func(a *signed) string {
 			files := agrees(a.terms("100%"))
-			files["deploy/release.yaml"], files["deploy/web.yaml"] = planOf("web", "100%"), sizedWeb(4, "v2")
+			files["deploy/release.yaml"], files["deploy/web.yaml"] = planOf("web", "100%"), sizedWeb(3, "v2")
 			a.by(a.k1, files)
 			return a.terms("100%")
 		}, "it is signed by a key that is not listed"},
@@ -368,7 +368,7 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 			gs := a.gs()
 			gs.Spec.WriteBack = &v1alpha1.WriteBack{Enabled: true, SigningKey: &v1alpha1.LocalObjectReference{Name: "signing"}}
 			a.write(gs)
-			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(4, "v2")})
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(3, "v2")})
 			a.by(a.k2, agrees(a.terms("100%")))
 			return a.terms("100%")
 		}, "which is the controller's and no person's"},
@@ -376,13 +376,13 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 			files := agrees(a.terms("100%"))
 			digest := digestOf(a.terms("100%"))
 			files[planApproval] = strings.ReplaceAll(files[planApproval], digest, digest[:20])
-			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(4, "v2")})
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(3, "v2")})
 			a.by(a.k2, files)
 			return a.terms("100%")
 		}, "is not a digest"},
 		"of another plan": {func(a *signed) string {
 			a.by(a.k2, agrees(a.terms("50%", "100%")))
-			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(4, "v2")})
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(3, "v2")})
 			return a.terms("100%")
 		}, "it is of another digest"},
 		"planted in the file of another approval": {func(a *signed) string {
@@ -428,7 +428,7 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 			a.isGone("web", &v1alpha1.BatchRelease{})
 			a.applied(a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", signedPlan...)}))
 			a.isAt("web", "ReleaseCompleted", 2)
-			a.by(a.k1, map[string]string{"deploy/release.yaml": "", "deploy/web.yaml": sizedWeb(4, "v2")})
+			a.by(a.k1, map[string]string{"deploy/release.yaml": "", "deploy/web.yaml": sizedWeb(3, "v2")})
 			return a.ungoverned()
 		}, "was used before"},
 		"used before, after a push by force": {func(a *signed) string {
@@ -503,7 +503,7 @@ func TestPlanThatCounts(t *testing.T) {
 	}
 	// spec.replicas is scaling.
 	a.applied(a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(6, "v1")}))
-	a.applied(a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(4, "v1")}))
+	a.applied(a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(3, "v1")}))
 	quiet()
 	// A Deployment that no plan governed gets one.
 	other := func(image string) string {
@@ -548,7 +548,7 @@ func (a *signed) hasSteps(want ...string) {
 			got = append(got, s.Replicas.String())
 		}
 		if !slices.Equal(got, want) {
-			return fmt.Errorf("%q\n%s", got, said(a.gs()))
+			return withSource(a, fmt.Errorf("%q", got))
 		}
 		return nil
 	})
@@ -559,7 +559,7 @@ func (a *signed) hasSteps(want ...string) {
 func TestStrategyNeedsApproval(t *testing.T) {
 	t.Parallel()
 	a := newSigned(t)
-	loose := sizedWeb(4, "v1", "replicas: 4\n", "replicas: 5\n  minReadySeconds: 7\n  strategy: {rollingUpdate: {maxSurge: 3, maxUnavailable: 100%}}\n")
+	loose := sizedWeb(3, "v1", "replicas: 3\n", "replicas: 5\n  minReadySeconds: 7\n  strategy: {rollingUpdate: {maxSurge: 3, maxUnavailable: 100%}}\n")
 	a.by(a.k1, map[string]string{"deploy/web.yaml": loose, "deploy/a.yaml": configMap("a", "two")})
 	a.differs("PlanNotApproved")
 	is := func(minReady int32, surge string) {
@@ -597,7 +597,7 @@ func TestSignersComeAndGo(t *testing.T) {
 	gs := a.gs()
 	a.demands(gs)
 	a.write(gs)
-	a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(4, "v2")})
+	a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(3, "v2")})
 	a.start()
 	a.isAt("web", "WaitingForApproval", 0)
 	a.hasSteps("2", "100%")
@@ -623,7 +623,7 @@ func TestPlanMovedToAnotherSource(t *testing.T) {
 	a.by(a.k1, map[string]string{"other/b.yaml": configMap("b", "one")})
 	a.another("loose", "other")
 	a.seen(a.by(a.k1, map[string]string{
-		"deploy/web.yaml": "", "deploy/release.yaml": "", "other/web.yaml": sizedWeb(4, "v2"), "other/release.yaml": planOf("web", "100%"),
+		"deploy/web.yaml": "", "deploy/release.yaml": "", "other/web.yaml": sizedWeb(3, "v2"), "other/release.yaml": planOf("web", "100%"),
 	}))
 	a.lookNow("loose")
 	a.isStopped(a.removed())
@@ -666,7 +666,7 @@ func TestSignersComeAsThePlanGoes(t *testing.T) {
 	gs := a.gs()
 	a.demands(gs)
 	a.write(gs)
-	a.by(a.k1, map[string]string{"deploy/release.yaml": "", "deploy/web.yaml": sizedWeb(4, "v2")})
+	a.by(a.k1, map[string]string{"deploy/release.yaml": "", "deploy/web.yaml": sizedWeb(3, "v2")})
 	a.start()
 	a.isStopped(a.ungoverned())
 	a.by(a.k2, agrees(a.ungoverned()))
@@ -744,12 +744,12 @@ func TestReleaseWhileAPlanWaits(t *testing.T) {
 
 	r := a.recordSizes("v3")
 	a.repo.Sign(&a.k1)
-	a.repo.CommitAndPush(map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(4, "v3")}, "web: v3")
+	a.repo.CommitAndPush(map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(3, "v3")}, "web: v3")
 	a.isAt("web", "WaitingForApproval", 0)
 	a.rollBack("web")
 	clustertest.Wait(t, "the revert", func() error {
 		if s := a.subjects("main")[0]; s != "Revert \"web: v3\"" {
-			return fmt.Errorf("%s\n%s", s, said(a.gs()))
+			return withSource(a, fmt.Errorf("%s", s))
 		}
 		return nil
 	})

@@ -82,7 +82,7 @@ func TestWriteBackAmongPushers(t *testing.T) {
 	last := fmt.Sprintf("Approve step %d of web", steps-2)
 	clustertest.Wait(t, "the last approval", func() error {
 		if got := s.subjects("main"); !slices.Contains(got, last) {
-			return fmt.Errorf("%d commits\n%s", len(got), said(s.gs()))
+			return withSource(s, fmt.Errorf("%d commits", len(got)))
 		}
 		return nil
 	})

@@ -59,11 +59,11 @@ func (s *env) runs(name string, want map[string]int32) {
 				got[tag] += *rs.Spec.Replicas
 			}
 			if rs.Status.AvailableReplicas != *rs.Spec.Replicas {
-				return fmt.Errorf("%d of %d of %s are available: %s", rs.Status.AvailableReplicas, *rs.Spec.Replicas, tag, said(s.gs()))
+				return withSource(s, fmt.Errorf("%d of %d of %s are available", rs.Status.AvailableReplicas, *rs.Spec.Replicas, tag))
 			}
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
-			return fmt.Errorf("it runs %v: %s", got, said(s.gs()))
+			return withSource(s, fmt.Errorf("it runs %v", got))
 		}
 		return nil
 	})
@@ -228,7 +228,7 @@ func TestWriteBackBesideARefusedDeployment(t *testing.T) {
 	s.runs("web", map[string]int32{"v1": 2})
 	clustertest.Wait(t, "the revert", func() error {
 		if got := s.subjects("main"); got[0] != `Revert "web: v2"` {
-			return fmt.Errorf("%q\n%s", got, said(s.gs()))
+			return withSource(s, fmt.Errorf("%q", got))
 		}
 		return nil
 	})
@@ -311,7 +311,7 @@ func TestRestoredBesideARefusedCommit(t *testing.T) {
 			clustertest.Wait(t, "the ConfigMap as it was", func() error {
 				s.lookNow()
 				if v := get(s, "settings", &corev1.ConfigMap{}).Data["value"]; v != "one" {
-					return fmt.Errorf("it is %q: %s", v, said(s.gs()))
+					return withSource(s, fmt.Errorf("it is %q", v))
 				}
 				return nil
 			})

@@ -20,7 +20,7 @@ func (s *env) comesBack(before types.UID, seen *deployments) string {
 	var d appsv1.Deployment
 	clustertest.Wait(s, "the Deployment to come back", func() error {
 		if err := s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: "web"}, &d); err != nil {
-			return fmt.Errorf("%w\n%s", err, said(s.gs()))
+			return withSource(s, err)
 		}
 		if d.UID == before {
 			return fmt.Errorf("it is still there")

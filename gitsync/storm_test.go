@@ -272,7 +272,7 @@ func (s *storm) rest() {
 		s.lookNow()
 		s.lookNow()
 		if after := state(); after != before {
-			return fmt.Errorf("it moves: %s\n%s", s.release("web").Status.Message, said(s.gs()))
+			return withSource(s, fmt.Errorf("it moves: %s", s.release("web").Status.Message))
 		}
 		return s.atRest()
 	})

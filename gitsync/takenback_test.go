@@ -21,11 +21,11 @@ func TestRevertOfTheControllerHasNoAuthor(t *testing.T) {
 		*k = gittest.NewSSHKey(t, "ed25519", "")
 	}
 	plan := planOf("web", signedPlan...)
-	first := a.by(a.k2, map[string]string{"deploy/web.yaml": sizedWeb(4, "v1"), "deploy/release.yaml": plan})
+	first := a.by(a.k2, map[string]string{"deploy/web.yaml": sizedWeb(3, "v1"), "deploy/release.yaml": plan})
 	a.applied2(first, a.demands, writesBack, func(gs *v1alpha1.GitSource) { gs.Spec.Verify = nil })
 	a.isAt("web", "ReleaseCompleted", 2)
 	a.seen(a.by(a.k2, map[string]string{"deploy/release.yaml": strings.Replace(plan, "  strategy:\n", "  strategy:\n    progressDeadlineSeconds: 900\n", 1)}))
-	a.waitsAtFirst(a.by(a.k2, map[string]string{"deploy/web.yaml": sizedWeb(4, "v2")}))
+	a.waitsAtFirst(a.by(a.k2, map[string]string{"deploy/web.yaml": sizedWeb(3, "v2")}))
 	a.rollBack("web")
 	a.rolledBack("web")
 	a.has(`Revert "Change"`, "Change", "Change", "Change")
@@ -34,7 +34,7 @@ func TestRevertOfTheControllerHasNoAuthor(t *testing.T) {
 	}
 
 	a.repo.Git("pull", "-q", "--ff-only", "origin", "main")
-	v3 := a.by(a.k2, map[string]string{"deploy/web.yaml": sizedWeb(4, "v3")})
+	v3 := a.by(a.k2, map[string]string{"deploy/web.yaml": sizedWeb(3, "v3")})
 	a.waitsAtFirst(v3)
 	approval := a.approvalOf(a.release("web").Status.UpdateRevision, v3, "1")
 	a.seen(a.by(a.k2, map[string]string{file: approval}))

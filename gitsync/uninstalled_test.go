@@ -54,7 +54,7 @@ func (s *env) notTriedAgain(before types.UID, set *appsv1.ReplicaSet) {
 			return err
 		}
 		if br.UID == before || br.Status.Reason != "RolledBack" || br.Status.ObservedGeneration != br.Generation {
-			return fmt.Errorf("%s: %s; commit %s\n%s", br.Status.Reason, br.Status.Message, br.Spec.Commit, said(s.gs()))
+			return withSource(s, fmt.Errorf("%s: %s; commit %s", br.Status.Reason, br.Status.Message, br.Spec.Commit))
 		}
 		return nil
 	})

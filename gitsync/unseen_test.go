@@ -63,7 +63,7 @@ func TestWriteBackThatIsNotShown(t *testing.T) {
 	s.kubectl("annotate", "batchrelease/web", v1alpha1.AnnotationRollback+"=true")
 	clustertest.Wait(t, "three pushes", func() error {
 		if n := len(f.came()); n < 3 {
-			return fmt.Errorf("%d pushes; %s", n, said(s.gs()))
+			return withSource(s, fmt.Errorf("%d pushes", n))
 		}
 		return nil
 	})
@@ -83,7 +83,7 @@ func TestWriteBackThatIsNotShown(t *testing.T) {
 	f.mu.Unlock()
 	clustertest.Wait(t, "the revert", func() error {
 		if file := s.inBare("show", "main:deploy/web.yaml"); !strings.Contains(file, "web:v1") {
-			return fmt.Errorf("the branch has %s; %s", file, said(s.gs()))
+			return withSource(s, fmt.Errorf("the branch has %s", file))
 		}
 		return nil
 	})

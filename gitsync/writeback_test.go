@@ -71,7 +71,7 @@ func (s *env) isAt(name, reason string, step int32) {
 			return err
 		}
 		if br.Status.Reason != reason || br.Status.CurrentStepIndex != step || br.Status.ObservedGeneration != br.Generation {
-			return fmt.Errorf("%s at step %d: %s\n%s", br.Status.Reason, br.Status.CurrentStepIndex, br.Status.Message, said(s.gs()))
+			return withSource(s, fmt.Errorf("%s at step %d: %s", br.Status.Reason, br.Status.CurrentStepIndex, br.Status.Message))
 		}
 		return nil
 	})
@@ -110,7 +110,7 @@ func (s *env) has(subjects ...string) {
 	s.Helper()
 	clustertest.Wait(s, "the branch to say so", func() error {
 		if diff := cmp.Diff(subjects, s.subjects("main")); diff != "" {
-			return fmt.Errorf("subjects (-want +got):\n%s\n%s", diff, said(s.gs()))
+			return withSource(s, fmt.Errorf("subjects (-want +got):\n%s", diff))
 		}
 		return nil
 	})
@@ -502,7 +502,7 @@ func TestWriteBackOfTwoDecisionsAtOnce(t *testing.T) {
 				got := s.subjects("main")
 				for _, want := range []string{"Approve step 0 of web", subject} {
 					if len(got) != 4 || !slices.Contains(got[:2], want) {
-						return fmt.Errorf("the branch has %q, want %q\n%s", got, want, said(s.gs()))
+						return withSource(s, fmt.Errorf("the branch has %q, want %q", got, want))
 					}
 				}
 				return nil
@@ -869,7 +869,7 @@ func (s *env) asks(times int) {
 			return fmt.Errorf("there is no such branch\n%s", said(s.gs()))
 		}
 		if n := strings.Count(s.inBare("log", "--format=%s", "tranche/review", "^main"), "Approve step 0 of web"); n != times {
-			return fmt.Errorf("there are %d\n%s", n, said(s.gs()))
+			return withSource(s, fmt.Errorf("there are %d", n))
 		}
 		return nil
 	})
