@@ -10,6 +10,6 @@ import (
 // Secrets come as data, so that the command line can use its own.
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
-		[]string{"gitsync/gittree", "plan", "plan/v1alpha1"},
+		[]string{"gitsync/gittree", "gitsync/turns", "plan", "plan/v1alpha1"},
 		[]string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"})
 }

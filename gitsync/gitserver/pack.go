@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/turns"
 )
 
 const (
@@ -23,13 +24,10 @@ const (
 	// bytesOfObject is how many bytes of a repository's size there are for each object that
 	// one fetch may bring. An index takes about as much memory for each while it is made.
 	bytesOfObject = 512
-	// lightPack is the memory that an index may take while others are made.
+	// lightPack is the memory that an index may take while others are made. A pack of some
+	// kilobytes may have an object of hundreds of megabytes, and many servers may send one.
 	lightPack = 8 << 20
 )
-
-// heavy holds a value while the index of a pack is made that takes much memory. A pack of some
-// kilobytes may have an object of hundreds of megabytes, and many servers may send one at a time.
-var heavy = make(chan struct{}, 1)
 
 // storePack brings a pack of at most so many bytes, and its index, into the files of a store.
 // go-git does both at the same time, and takes memory by what the head of the pack says. Here
@@ -47,12 +45,11 @@ func storePack(ctx context.Context, files billy.Filesystem, from io.Reader, room
 		return cmp.Or(in.err, err) // go-git does not always wrap the cause
 	}
 	if memory > lightPack {
-		select {
-		case heavy <- struct{}{}:
-			defer func() { <-heavy }()
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the indexes of other large packs: %w", ctx.Err())
+		end, err := turns.Alone(ctx)
+		if err != nil {
+			return fmt.Errorf("waiting for the indexes of other large packs: %w", err)
 		}
+		defer end()
 	}
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/turns"
 )
 
 // packOf writes a pack whose head says that it has so many objects.
@@ -170,9 +171,22 @@ func TestStorePack_AsGit(t *testing.T) {
 
 // The index of a large pack waits for that of another one, and others do not wait.
 func TestStorePack_OneLargeAtATime(t *testing.T) {
-	heavy <- struct{}{}
-	defer func() { <-heavy }()
-	ctx, cancel := context.WithCancel(t.Context())
+	syncs := turns.New(3)
+	other, end, err := syncs.Working(t.Context(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	indexed, err := turns.Alone(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end, err := syncs.Working(t.Context(), "own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := store(t, ctx, packOf(1, blobOf(make([]byte, 5<<20))), gittree.DefaultLimits())
@@ -185,5 +199,9 @@ func TestStorePack_OneLargeAtATime(t *testing.T) {
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("a large pack: %v", err)
+	}
+	indexed()
+	if names, err := store(t, other, packOf(1, blobOf(make([]byte, 5<<20))), gittree.DefaultLimits()); err != nil || len(names) != 2 {
+		t.Errorf("a large pack, once the other one is indexed: %v, %v", names, err)
 	}
 }

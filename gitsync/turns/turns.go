@@ -30,13 +30,14 @@ type Turns struct {
 	waiting []types.NamespacedName // in the order in which they came
 	ends    map[types.NamespacedName]context.CancelFunc
 	work    work
+	alone   work // of one sync
 }
 
 // New lets as many syncs work at the same time.
 func New(concurrent int) *Turns {
 	concurrent = max(1, concurrent)
 	return &Turns{
-		Limit: looksPerWorker * concurrent, work: newWork(concurrent),
+		Limit: looksPerWorker * concurrent, work: newWork(concurrent), alone: newWork(1),
 		of: map[string]int{}, ends: map[types.NamespacedName]context.CancelFunc{},
 	}
 }

@@ -3,7 +3,9 @@ package turns
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -151,6 +153,58 @@ func TestWorking_Ends(t *testing.T) {
 	done()
 	if turns.work.free != 1 || len(turns.work.waiting)+len(turns.work.began) > 0 {
 		t.Errorf("left is %+v", turns.work)
+	}
+}
+
+// One of all syncs is alone at a time. A namespace with many that wait keeps another one
+// waiting for one of them.
+func TestAlone(t *testing.T) {
+	turns := New(10)
+	in := func(namespace string) context.Context {
+		ctx, done, err := turns.Working(t.Context(), namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(done)
+		return ctx
+	}
+	end, err := Alone(in("many"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := make(chan string, 4)
+	var wg sync.WaitGroup
+	for i, namespace := range []string{"many", "many", "many", "other"} {
+		ctx := in(namespace)
+		wg.Go(func() {
+			end, err := Alone(ctx)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order <- namespace
+			end()
+		})
+		for waiting := 0; waiting <= i; runtime.Gosched() {
+			turns.mu.Lock()
+			waiting = len(turns.alone.waiting)
+			turns.mu.Unlock()
+		}
+	}
+	ctx, cancel := context.WithCancel(in("many"))
+	cancel()
+	if _, err := Alone(ctx); err == nil {
+		t.Error("a sync is alone beside another one")
+	}
+	end()
+	wg.Wait()
+	if first := <-order; first != "other" {
+		t.Errorf("the next one is of namespace %s", first)
+	}
+	if end, err := Alone(t.Context()); err != nil {
+		t.Errorf("outside of a sync: %v", err)
+	} else {
+		end()
 	}
 }
 

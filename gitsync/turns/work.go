@@ -101,15 +101,15 @@ type worker struct {
 // what ends its work.
 func (t *Turns) Working(ctx context.Context, namespace string) (context.Context, func(), error) {
 	w := worker{t, namespace}
-	if err := w.begin(ctx); err != nil {
+	if err := w.begin(ctx, &t.work); err != nil {
 		return ctx, func() {}, err
 	}
-	return context.WithValue(ctx, turnsKey{}, w), w.end, nil
+	return context.WithValue(ctx, turnsKey{}, w), func() { w.end(&t.work) }, nil
 }
 
-func (w worker) begin(ctx context.Context) error {
+func (w worker) begin(ctx context.Context, on *work) error {
 	w.turns.mu.Lock()
-	waits := w.turns.work.add(w.namespace)
+	waits := on.add(w.namespace)
 	w.turns.mu.Unlock()
 	select {
 	case <-waits.begins:
@@ -117,22 +117,36 @@ func (w worker) begin(ctx context.Context) error {
 	case <-ctx.Done():
 		w.turns.mu.Lock()
 		defer w.turns.mu.Unlock()
-		w.turns.work.leave(waits)
+		on.leave(waits)
 		return ctx.Err()
 	}
 }
 
-func (w worker) end() {
+func (w worker) end(on *work) {
 	w.turns.mu.Lock()
 	defer w.turns.mu.Unlock()
-	w.turns.work.end(w.namespace)
+	on.end(w.namespace)
 }
 
 // Exchange runs what waits for a server, while another sync works.
 func Exchange[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	if w, ok := ctx.Value(turnsKey{}).(worker); ok {
-		w.end()
-		defer func() { _ = w.begin(context.WithoutCancel(ctx)) }()
+		w.end(&w.turns.work)
+		defer func() { _ = w.begin(context.WithoutCancel(ctx), &w.turns.work) }()
 	}
 	return f()
+}
+
+// Alone waits until no other sync does what takes much memory. It returns what ends that.
+// Namespaces take turns, so one of them keeps another one waiting for one sync at most.
+// Outside of a sync there is no wait.
+func Alone(ctx context.Context) (end func(), err error) {
+	w, ok := ctx.Value(turnsKey{}).(worker)
+	if !ok {
+		return func() {}, nil
+	}
+	if err := w.begin(ctx, &w.turns.alone); err != nil {
+		return nil, err
+	}
+	return func() { w.end(&w.turns.alone) }, nil
 }
