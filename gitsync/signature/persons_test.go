@@ -1,33 +1,58 @@
 package signature
 
 import (
+	"path"
 	"strings"
 	"testing"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 )
 
+// Two patterns overlap if one of all short texts matches both, by the matcher of the library.
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	words := func(alphabet string, longest int) []string {
+		list := []string{""}
+		for from := 0; longest > 0; longest-- {
+			for _, w := range list[from:len(list):len(list)] {
+				for _, c := range alphabet {
+					list = append(list, w+string(c))
+				}
+				from++
+			}
+		}
+		return list
+	}
+	patterns, texts := words("ab*?", 4), words("ab", 7)
+	matched := map[string][]bool{}
+	for _, p := range patterns {
+		for _, text := range texts {
+			ok, err := path.Match(p, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			matched[p] = append(matched[p], ok)
+		}
+	}
+	for _, a := range patterns {
+		for _, b := range patterns {
+			want := false
+			for i := range texts {
+				want = want || matched[a][i] && matched[b][i]
+			}
+			if got := overlap(a, b); got != want {
+				t.Fatalf("%q and %q: %t", a, b, got)
+			}
+		}
+	}
+}
+
 // A person is one, with whatever keys and under whatever names.
 func TestSame(t *testing.T) {
 	t.Parallel()
-	keys := make([]string, 4)
-	var by []Signature
-	parse := func(lines []string, asc string) *Keys {
-		t.Helper()
-		data := map[string][]byte{"allowed_signers": []byte(strings.Join(lines, "\n"))}
-		if asc != "" {
-			data["a.asc"] = []byte(asc)
-		}
-		k, err := ParseKeys(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return k
-	}
+	keys, by := make([]string, 4), make([]Signature, 4)
 	for i := range keys {
-		keys[i] = gittest.NewSSHKey(t, "ed25519", "").Public
-		k := parse([]string{"x " + keys[i]}, "")
-		by = append(by, Signature{Key: k.listings()[0].key})
+		keys[i], by[i] = newListedKey(t)
 	}
 	gpg := gittest.NewGPG(t).NewKey("Grace Example <Grace@Example.org>", "never", "").Public
 	for _, tt := range []struct {
@@ -45,13 +70,13 @@ func TestSame(t *testing.T) {
 		{"by way of a third key", []string{"ada@example.org " + keys[0], "ada@example.org,ada " + keys[2], "ada " + keys[1]}, "", "ada@example.org", "ada", true},
 		{"an excluded name", []string{"ada@example.org,!x " + keys[0], "grace@example.org,!x " + keys[1]}, "", "ada@example.org,!x", "grace@example.org,!x", false},
 	} {
-		k := parse(tt.lines, tt.asc)
+		k := parsedKeys(t, tt.lines, tt.asc)
 		a, b := Signature{Key: by[0].Key, Principal: tt.a}, Signature{Key: by[1].Key, Principal: tt.b}
 		if k.Same(a, b) != tt.same || k.Same(b, a) != tt.same {
 			t.Errorf("%s: %t", tt.reason, !tt.same)
 		}
 	}
-	k := parse([]string{"grace@example.org " + keys[0], "ada@example.org " + keys[1]}, gpg)
+	k := parsedKeys(t, []string{"grace@example.org " + keys[0], "ada@example.org " + keys[1]}, gpg)
 	pgp := Signature{Key: fingerprint(k.openPGP[0]), Principal: "Grace Example <Grace@Example.org>"}
 	if ssh := (Signature{Key: by[0].Key, Principal: "grace@example.org"}); !k.Same(pgp, ssh) || !k.Same(ssh, pgp) {
 		t.Error("an OpenPGP key and an SSH key of one principal are two persons")
@@ -59,4 +84,55 @@ func TestSame(t *testing.T) {
 	if ssh := (Signature{Key: by[1].Key, Principal: "ada@example.org"}); k.Same(pgp, ssh) {
 		t.Error("two principals are one person")
 	}
+}
+
+// A key that is listed for a pattern may be of each person whom it matches. It makes no
+// two of them one person.
+func TestSame_Patterns(t *testing.T) {
+	t.Parallel()
+	keys, by := make([]string, 3), make([]Signature, 3)
+	for i := range keys {
+		keys[i], by[i] = newListedKey(t)
+	}
+	for _, tt := range []struct {
+		reason, a, b string // each the principals of a key
+		same         bool
+	}{
+		{"a pattern that matches", "*@example.org", "Grace@Example.org", true},
+		{"a character that matches", "gr?ce@example.org", "grace@example.org", true},
+		{"two patterns that match one", "ada@*", "*@example.org", true},
+		{"a pattern of others", "*@corp.example", "ada@example.org", false},
+		{"a pattern that excludes this one", "*,!ada@example.org", "ada@example.org", false},
+		{"a pattern that excludes others", "*,!ada@example.org", "grace@example.org", true},
+		{"a decomposed letter", "jos\u00e9@example.org", "jose\u0301@example.org", true},
+		{"a domain in Unicode", "ada@b\u00fccher.example", "ada@xn--bcher-kva.example.", true},
+		{"two persons, each of whom a third key may be of", "ada@example.org", "grace@example.org", false},
+	} {
+		k := parsedKeys(t, []string{tt.a + " " + keys[0], tt.b + " " + keys[1], "*a*@example.org " + keys[2]}, "")
+		a, b := Signature{Key: by[0].Key, Principal: tt.a}, Signature{Key: by[1].Key, Principal: tt.b}
+		if k.Same(a, b) != tt.same || k.Same(b, a) != tt.same {
+			t.Errorf("%s: %t", tt.reason, !tt.same)
+		}
+	}
+}
+
+// newListedKey returns a new key as a list has it, and a signature by it.
+func newListedKey(t *testing.T) (string, Signature) {
+	t.Helper()
+	key := gittest.NewSSHKey(t, "ed25519", "").Public
+	return key, Signature{Key: parsedKeys(t, []string{"x " + key}, "").listings()[0].key}
+}
+
+// parsedKeys are those of lines of allowed_signers, and of an OpenPGP entry.
+func parsedKeys(t *testing.T, lines []string, asc string) *Keys {
+	t.Helper()
+	data := map[string][]byte{"allowed_signers": []byte(strings.Join(lines, "\n"))}
+	if asc != "" {
+		data["a.asc"] = []byte(asc)
+	}
+	k, err := ParseKeys(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
 }
