@@ -2,6 +2,7 @@ package writeback
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -12,44 +13,62 @@ import (
 )
 
 const (
-	// pushAgainAfter is how long the branch may be without the commits that its server has taken,
-	// before they are pushed again. It is twice as long each time, until pushAgainWithin.
+	// pushAgainAfter is how long the branch may be without what its server has taken, before that
+	// is pushed again. It is twice as long each time, until pushAgainWithin.
 	pushAgainAfter  = time.Second
 	pushAgainWithin = 5 * time.Minute
 )
 
 // Pushed is the last push of a source. A server that copies its repositories may show the branch
-// as before for a while. One that loses what it takes shows it so for ever.
+// as before for a while. Others lose what they take, or have a hook that replaces it.
 type Pushed struct {
-	branch   string
-	from, to plumbing.Hash
-	wait     time.Duration
-	again    time.Time
+	url   string
+	head  plumbing.Hash
+	done  []decision
+	wait  time.Duration
+	again time.Time
+}
+
+// decision is what an intent is about, whatever the branch is at.
+type decision struct {
+	deployment, revision, commit string
+	rollback                     bool
+	step                         int32
+}
+
+func (in intent) decision() decision {
+	return decision{plan.ReleaseName(in.release.Plan), in.revision, in.commit, in.rollback, in.step}
 }
 
 // next is the push after this one, which may be nil.
-func (p *Pushed) next(branch string, from, to plumbing.Hash) *Pushed {
-	wait := pushAgainAfter
-	if p.isOn(branch, from) {
-		wait = min(2*p.wait, pushAgainWithin)
+func (p *Pushed) next(to gitserver.Remote, head plumbing.Hash, done []intent) *Pushed {
+	pushed := &Pushed{url: to.String(), head: head, wait: pushAgainAfter}
+	if p.has(to, done) {
+		pushed.wait = min(2*p.wait, pushAgainWithin)
 	}
-	return &Pushed{branch: branch, from: from, to: to, wait: wait, again: time.Now().Add(wait)}
+	for _, in := range done {
+		pushed.done = append(pushed.done, in.decision())
+	}
+	pushed.again = time.Now().Add(pushed.wait)
+	return pushed
 }
 
-// isOn reports whether a branch is where it was before the push.
-func (p *Pushed) isOn(branch string, from plumbing.Hash) bool {
-	return p != nil && p.branch == branch && p.from == from
+// has reports whether one of the intents was pushed there.
+func (p *Pushed) has(to gitserver.Remote, intents []intent) bool {
+	return p != nil && p.url == to.String() &&
+		slices.ContainsFunc(intents, func(in intent) bool { return slices.Contains(p.done, in.decision()) })
 }
 
-// unseen says that the server does not show what was pushed to a branch. It is nil if that may
-// be pushed again.
-func (p *Pushed) unseen(to gitserver.Remote, branch string, from plumbing.Hash) error {
-	if !p.isOn(branch, from) || time.Now().After(p.again) {
+// unseen says that the branch is without what was pushed of the intents. It is nil if they may
+// be pushed.
+func (p *Pushed) unseen(to gitserver.Remote, branch string, pending []intent) error {
+	if !p.has(to, pending) || time.Now().After(p.again) {
 		return nil
 	}
 	return &plan.Problem{
 		Reason: v1alpha1.ReasonWriteBackFailed, Where: "pushing " + branch + " to " + to.String(),
-		Err:  fmt.Errorf("the server has taken commit %.7s, and shows the branch as before", p.to.String()),
-		Hint: "make sure that it keeps what is pushed, and that fetches and pushes go to the same repository", Retry: true,
+		Err:   fmt.Errorf("the server has taken commit %.7s, and shows the branch without it", p.head.String()),
+		Hint:  "make sure that it keeps what is pushed, that no hook replaces it, and that fetches go to the same repository",
+		Retry: true,
 	}
 }
