@@ -256,14 +256,19 @@ func (s *Session) Fetch(ctx context.Context, store *filesystem.Storage, wants, h
 	if err != nil {
 		return s.remote.Problem(cmpContext(ctx, err))
 	}
-	if err := storePack(ctx, store.Filesystem(), demultiplex(req.Capabilities, answer), room, l); err != nil {
+	pack, err := receivePack(ctx, store.Filesystem(), demultiplex(req.Capabilities, answer), room, l)
+	if err != nil {
 		s.abandon(answer)
 		return s.remote.Problem(cmpContext(ctx, err))
 	}
-	if err := answer.Close(); err != nil {
-		return s.remote.Problem(cmpContext(ctx, err))
+	closed := answer.Close()
+	if closed != nil {
+		closed = s.remote.Problem(cmpContext(ctx, closed))
 	}
-	return nil
+	if err := pack.index(ctx); err != nil {
+		return s.remote.Problem(err)
+	}
+	return closed // all is there
 }
 
 // ErrHungUp says that an SSH server has sent all that it has before go-git could say that

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"time"
 
 	"github.com/go-git/go-billy/v5"
 	"github.com/go-git/go-git/v5/plumbing/format/idxfile"
@@ -15,52 +16,49 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/turns"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 const (
-	// objectShare is the part of a repository's size that one object in it may have. Whether
-	// it is needed or not, the index of a pack is made by having each object in memory once.
-	objectShare = 4
 	// bytesOfObject is how many bytes of a repository's size there are for each object that
-	// one fetch may bring. An index takes about as much memory for each while it is made.
-	bytesOfObject = 512
+	// one fetch may bring. An index takes about half as much memory for each while it is made.
+	bytesOfObject = 1024
 	// lightPack is the memory that an index may take while others are made. A pack of some
 	// kilobytes may have an object of hundreds of megabytes, and many servers may send one.
 	lightPack = 8 << 20
+	// unpackedShare is how many times the size of a repository the objects that one fetch brings
+	// may have together. An index is made by having each of them once.
+	unpackedShare = 16
+	// indexWithin is how long the index of a pack may keep others waiting.
+	indexWithin = 5 * time.Minute
 )
 
-// storePack brings a pack of at most so many bytes, and its index, into the files of a store.
-// go-git does both at the same time, and takes memory by what the head of the pack says. Here
-// all of the pack is on the disk, and each object looked at, before the index is made. The pack
-// is there once its index is.
-func storePack(ctx context.Context, files billy.Filesystem, from io.Reader, room int64, l gittree.Limits) (err error) {
-	pack, err := newPackFile(files)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, pack.discard()) }()
-	in := &bounded{ctx: ctx, from: from, left: room}
-	memory, err := receivePack(pack, in, l)
-	if err != nil {
-		return cmp.Or(in.err, err) // go-git does not always wrap the cause
-	}
-	if memory > lightPack {
-		end, err := turns.Alone(ctx)
-		if err != nil {
-			return fmt.Errorf("waiting for the indexes of other large packs: %w", err)
-		}
-		defer end()
-	}
-	if _, err := pack.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	return indexPack(ctx, files, pack)
+// received is a pack that has come, and that has no index yet.
+type received struct {
+	*packFile
+	memory int64 // that its index takes
 }
 
-// receivePack writes a pack to a file as it comes. It returns how much memory its index
-// takes, and an error at the first object that would be too large, before its content comes.
-func receivePack(to io.Writer, from io.Reader, l gittree.Limits) (memory int64, err error) {
-	from = io.TeeReader(from, to)
+// receivePack brings a pack of at most so many bytes into the files of a store, and looks at each
+// object as it comes. go-git makes the index meanwhile, and takes memory by what the head of the
+// pack says. Here the index is made once all of the pack is on the disk.
+func receivePack(ctx context.Context, files billy.Filesystem, from io.Reader, room int64, l gittree.Limits) (*received, error) {
+	to, err := newPackFile(files)
+	if err != nil {
+		return nil, err
+	}
+	in := &bounded{ctx: ctx, from: from, left: room}
+	memory, err := lookAtPack(io.TeeReader(in, to), l)
+	if err != nil {
+		return nil, errors.Join(cmp.Or(in.err, err), to.discard()) // go-git does not always wrap the cause
+	}
+	return &received{to, memory}, nil
+}
+
+// lookAtPack reads a pack, and returns how much memory its index takes. It returns an error at
+// the first object that would be too large, before its content comes.
+func lookAtPack(from io.Reader, l gittree.Limits) (memory int64, err error) {
 	s := packfile.NewScanner(from)
 	_, n, err := s.Header()
 	if err != nil {
@@ -70,16 +68,47 @@ func receivePack(to io.Writer, from io.Reader, l gittree.Limits) (memory int64, 
 		return 0, gittree.Exceeded("", fmt.Sprintf("the server sends %d objects, and at most %d are taken", n, most),
 			fmt.Sprintf("--max-repository-size, which allows one object for each %d bytes", bytesOfObject))
 	}
-	var largest int64
+	var largest, unpacked int64
 	for range n {
-		size, err := nextObject(s, l.RepositorySize/objectShare)
+		size, err := nextObject(s, mostOfObject(l))
 		if err != nil {
 			return 0, err
 		}
-		largest = max(largest, size)
+		largest, unpacked = max(largest, size), unpacked+size
+		if most := l.RepositorySize * unpackedShare; unpacked > most {
+			return 0, gittree.Exceeded("", fmt.Sprintf("all versions of its files have more than %s together", gittree.FormatSize(most)),
+				"--max-repository-size, of which they may have sixteen times as much")
+		}
 	}
 	_, err = io.Copy(io.Discard, from) // what is left is the checksum
-	return int64(n)*bytesOfObject + 2*largest, err
+	return int64(n)*bytesOfObject/2 + 4*largest, err
+}
+
+// index makes the index of the pack, and gives both their names. If that takes much memory, it
+// waits for its turn. It is no longer the server's time that passes then.
+func (r *received) index(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, r.discard()) }()
+	if _, err := r.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if r.memory <= lightPack {
+		return indexPack(ctx, r.packFile)
+	}
+	err = turns.Alone(ctx, indexWithin, func(ctx context.Context) error { return indexPack(ctx, r.packFile) })
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonFetchFailed, Err: errors.New("the pack that the server has sent was not indexed in time"),
+			Hint: "make the repository smaller, or give the controller more CPU", Retry: true,
+		}
+	}
+	return err
+}
+
+// mostOfObject is how many bytes one object may have. An index is made by having each object in
+// memory, needed or not. With the objects that it is a delta of, that is up to seven times as much.
+func mostOfObject(l gittree.Limits) int64 {
+	const usual = 64 << 20
+	return max(min(l.RepositorySize/4, usual), l.RepositorySize/16)
 }
 
 // nextObject returns the size of the next object in a pack: of what it makes, if it is a delta. A
@@ -103,13 +132,12 @@ func nextObject(s *packfile.Scanner, most int64) (int64, error) {
 	}
 	if size > most || size < 0 { // less than nothing: a number of 64 bits
 		return 0, gittree.Exceeded("", fmt.Sprintf("a file of %s is in its history, and at most %s are taken",
-			gittree.FormatSize(size), gittree.FormatSize(most)), "--max-repository-size, of which one file may have a quarter")
+			gittree.FormatSize(size), gittree.FormatSize(most)), "--max-repository-size, of which one file may have a sixteenth")
 	}
 	return size, nil
 }
 
-// indexPack makes the index of a pack, and gives both their names.
-func indexPack(ctx context.Context, files billy.Filesystem, pack *packFile) error {
+func indexPack(ctx context.Context, pack *packFile) error {
 	var w idxfile.Writer
 	parser, err := packfile.NewParser(packfile.NewScanner(&interruptible{pack, ctx}), &w)
 	if err != nil {
@@ -123,7 +151,7 @@ func indexPack(ctx context.Context, files billy.Filesystem, pack *packFile) erro
 	if err != nil {
 		return err
 	}
-	to, err := newPackFile(files)
+	to, err := newPackFile(pack.files)
 	if err != nil {
 		return err
 	}

@@ -328,7 +328,7 @@ func TestServerThatLies(t *testing.T) {
 	lies.Store(true)
 	for range 3 {
 		_, err := lookAt(t, ms, r, "main")
-		says := "the server sends 4294967295 objects, and at most 2097152 are taken"
+		says := "the server sends 4294967295 objects, and at most 1048576 are taken"
 		if !gittree.IsExceeded(err) || !gittest.ErrorSays(err, says) {
 			t.Errorf("got %v, want %q", err, says)
 		}

@@ -2,11 +2,13 @@ package turns
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -168,43 +170,53 @@ func TestAlone(t *testing.T) {
 		t.Cleanup(done)
 		return ctx
 	}
-	end, err := Alone(in("many"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	order := make(chan string, 4)
+	begun, ended := make(chan bool), make(chan bool)
 	var wg sync.WaitGroup
-	for i, namespace := range []string{"many", "many", "many", "other"} {
-		ctx := in(namespace)
+	alone := func(ctx context.Context, f func()) {
 		wg.Go(func() {
-			end, err := Alone(ctx)
+			err := Alone(ctx, time.Hour, func(context.Context) error {
+				f()
+				return nil
+			})
 			if err != nil {
 				t.Error(err)
-				return
 			}
-			order <- namespace
-			end()
 		})
+	}
+	alone(in("many"), func() { close(begun); <-ended })
+	<-begun
+	order := make(chan string, 4)
+	for i, namespace := range []string{"many", "many", "many", "other"} {
+		// A server has had its time: that ends no wait.
+		late, cancel := context.WithCancel(in(namespace))
+		cancel()
+		alone(late, func() { order <- namespace })
 		for waiting := 0; waiting <= i; runtime.Gosched() {
 			turns.mu.Lock()
 			waiting = len(turns.alone.waiting)
 			turns.mu.Unlock()
 		}
 	}
-	ctx, cancel := context.WithCancel(in("many"))
-	cancel()
-	if _, err := Alone(ctx); err == nil {
-		t.Error("a sync is alone beside another one")
+	sync, cancel := context.WithCancel(t.Context())
+	ctx, done, err := turns.Working(sync, "many")
+	if err != nil {
+		t.Fatal(err)
 	}
-	end()
+	defer done()
+	cancel()
+	if err := Alone(ctx, time.Hour, func(context.Context) error { return nil }); err == nil {
+		t.Error("a sync that has ended is alone beside another one")
+	}
+	close(ended)
 	wg.Wait()
 	if first := <-order; first != "other" {
 		t.Errorf("the next one is of namespace %s", first)
 	}
-	if end, err := Alone(t.Context()); err != nil {
-		t.Errorf("outside of a sync: %v", err)
-	} else {
-		end()
+	for name, ctx := range map[string]context.Context{"in": in("many"), "outside of": t.Context()} {
+		late := Alone(ctx, time.Nanosecond, func(ctx context.Context) error { return ctx.Err() })
+		if isLate := errors.Is(late, context.DeadlineExceeded); isLate != (name == "in") {
+			t.Errorf("%s a sync, after its time: %v", name, late)
+		}
 	}
 }
 

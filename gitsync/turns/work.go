@@ -3,6 +3,7 @@ package turns
 import (
 	"context"
 	"slices"
+	"time"
 )
 
 // work is shared between namespaces. The next sync to work is of the namespace of which the
@@ -91,6 +92,9 @@ func (w *work) forget(namespace string) {
 // turnsKey is the key of a context's value: the turns in which the sync works.
 type turnsKey struct{}
 
+// syncKey is the key of a context's value: the context that the sync began with.
+type syncKey struct{}
+
 // worker is a sync that works in turns.
 type worker struct {
 	turns     *Turns
@@ -104,7 +108,7 @@ func (t *Turns) Working(ctx context.Context, namespace string) (context.Context,
 	if err := w.begin(ctx, &t.work); err != nil {
 		return ctx, func() {}, err
 	}
-	return context.WithValue(ctx, turnsKey{}, w), func() { w.end(&t.work) }, nil
+	return context.WithValue(context.WithValue(ctx, syncKey{}, ctx), turnsKey{}, w), func() { w.end(&t.work) }, nil
 }
 
 func (w worker) begin(ctx context.Context, on *work) error {
@@ -137,16 +141,20 @@ func Exchange[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	return f()
 }
 
-// Alone waits until no other sync does what takes much memory. It returns what ends that.
-// Namespaces take turns, so one of them keeps another one waiting for one sync at most.
-// Outside of a sync there is no wait.
-func Alone(ctx context.Context) (end func(), err error) {
+// Alone runs what takes much memory once no other sync does so. Namespaces take turns, so one of
+// them keeps another one waiting for one sync at most, and not for longer than so long. The time
+// that a server has to answer does not count meanwhile. Outside of a sync there is no wait.
+func Alone(ctx context.Context, atMost time.Duration, f func(context.Context) error) error {
 	w, ok := ctx.Value(turnsKey{}).(worker)
 	if !ok {
-		return func() {}, nil
+		return f(ctx)
 	}
+	ctx, _ = ctx.Value(syncKey{}).(context.Context)
 	if err := w.begin(ctx, &w.turns.alone); err != nil {
-		return nil, err
+		return err
 	}
-	return func() { w.end(&w.turns.alone) }, nil
+	defer w.end(&w.turns.alone)
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	return f(ctx)
 }
