@@ -10,26 +10,26 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// listing is one key with the principals that it is listed for, and those that are excluded.
-// Each may be a pattern.
+// listing is one key with the principals that it is listed for.
 type listing struct {
-	key                  string
-	principals, excluded []string
+	key        string
+	principals []string
 }
 
 // Same reports whether two signatures may be by the same person. They are if they are by
 // the same key, or by keys that are listed for a common principal, also by way of other
-// keys. A line may list several principals, and a person may have SSH and OpenPGP keys. They may
-// be if a pattern of one of them matches a principal of the other.
+// keys. A line may list several principals, and a person may have SSH and OpenPGP keys. A key
+// that is listed for a pattern may be of anyone.
 func (k *Keys) Same(a, b Signature) bool {
-	if a.Key == b.Key {
-		return true
-	}
 	list := append(k.listings(), listingOf(a.Key, a.Principal), listingOf(b.Key, b.Principal))
-	of := personOf(b.Key, list)
-	return slices.ContainsFunc(personOf(a.Key, list), func(l listing) bool {
-		return slices.ContainsFunc(of, func(o listing) bool { return l.key == o.key || l.mayBe(o) })
-	})
+	of := personOf(a.Key, list)
+	return slices.ContainsFunc(of, func(l listing) bool { return l.key == b.Key }) ||
+		slices.ContainsFunc(slices.Concat(of, personOf(b.Key, list)), listing.mayBeAnyone)
+}
+
+// mayBeAnyone reports whether a principal is a pattern of ssh_config(5).
+func (l listing) mayBeAnyone() bool {
+	return slices.ContainsFunc(l.principals, func(p string) bool { return strings.ContainsAny(p, "*?") })
 }
 
 // personOf returns all listings of the person who has a key.
@@ -54,49 +54,6 @@ func personOf(key string, list []listing) []listing {
 	return person
 }
 
-// mayBe reports whether one principal matches both listings.
-func (l listing) mayBe(o listing) bool {
-	return slices.ContainsFunc(l.principals, func(p string) bool {
-		return slices.ContainsFunc(o.principals, func(q string) bool {
-			return overlap(p, q) && !excludes(l.excluded, q) && !excludes(o.excluded, p)
-		})
-	})
-}
-
-// excludes reports whether patterns match each principal that another one matches.
-func excludes(patterns []string, principal string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return !isPattern(principal) && overlap(p, principal) || p == principal })
-}
-
-func isPattern(principal string) bool { return strings.ContainsAny(principal, "*?") }
-
-// overlap reports whether a text matches both patterns of ssh_config(5), in which * stands for
-// any text, and ? for one character.
-func overlap(a, b string) bool {
-	x, y := []rune(a), []rune(b)
-	known := map[[2]int]bool{}
-	var rest func(i, j int) bool // of the patterns from there
-	rest = func(i, j int) (yes bool) {
-		if yes, ok := known[[2]int{i, j}]; ok {
-			return yes
-		}
-		defer func() { known[[2]int{i, j}] = yes }()
-		switch endX, endY := i == len(x), j == len(y); {
-		case !endX && x[i] == '*':
-			return rest(i+1, j) || !endY && rest(i, j+1)
-		case !endY && y[j] == '*':
-			return rest(i, j+1) || !endX && rest(i+1, j)
-		case endX || endY:
-			return endX && endY
-		default:
-			return fits(x[i], y[j]) && rest(i+1, j+1)
-		}
-	}
-	return rest(0, 0)
-}
-
-func fits(a, b rune) bool { return a == b || a == '?' || b == '?' }
-
 // listings are all keys, once for each time that they are listed.
 func (k *Keys) listings() []listing {
 	var list []listing
@@ -113,16 +70,11 @@ func (k *Keys) listings() []listing {
 	return list
 }
 
-// listingOf takes the principals of a line apart.
+// listingOf takes the principals of a line apart. Those that are excluded name no one.
 func listingOf(key, line string) listing {
 	l := listing{key: key}
 	for p := range strings.SplitSeq(line, ",") {
-		p, excluded := strings.CutPrefix(strings.TrimSpace(p), "!")
-		switch p = principalOf(p); {
-		case p == "":
-		case excluded:
-			l.excluded = append(l.excluded, p)
-		default:
+		if p = principalOf(p); p != "" && !strings.HasPrefix(p, "!") {
 			l.principals = append(l.principals, p)
 		}
 	}
