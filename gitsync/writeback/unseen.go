@@ -22,7 +22,7 @@ const (
 // Pushed is the last push of a source. A server that copies its repositories may show the branch
 // as before for a while. Others lose what they take, or have a hook that replaces it.
 type Pushed struct {
-	url   string
+	where string
 	head  plumbing.Hash
 	done  []decision
 	wait  time.Duration
@@ -40,10 +40,15 @@ func (in intent) decision() decision {
 	return decision{plan.ReleaseName(in.release.Plan), in.revision, in.commit, in.rollback, in.step}
 }
 
+// pushing says where commits are pushed.
+func pushing(to gitserver.Remote, branch string) string {
+	return "pushing " + branch + " to " + to.String()
+}
+
 // next is the push after this one, which may be nil.
-func (p *Pushed) next(to gitserver.Remote, head plumbing.Hash, done []intent) *Pushed {
-	pushed := &Pushed{url: to.String(), head: head, wait: pushAgainAfter}
-	if p.has(to, done) {
+func (p *Pushed) next(where string, head plumbing.Hash, done []intent) *Pushed {
+	pushed := &Pushed{where: where, head: head, wait: pushAgainAfter}
+	if p != nil && p.where == where && slices.ContainsFunc(done, p.has) {
 		pushed.wait = min(2*p.wait, pushAgainWithin)
 	}
 	for _, in := range done {
@@ -53,20 +58,18 @@ func (p *Pushed) next(to gitserver.Remote, head plumbing.Hash, done []intent) *P
 	return pushed
 }
 
-// has reports whether one of the intents was pushed there.
-func (p *Pushed) has(to gitserver.Remote, intents []intent) bool {
-	return p != nil && p.url == to.String() &&
-		slices.ContainsFunc(intents, func(in intent) bool { return slices.Contains(p.done, in.decision()) })
-}
+// has reports whether an intent was pushed.
+func (p *Pushed) has(in intent) bool { return slices.Contains(p.done, in.decision()) }
 
 // unseen says that the branch is without what was pushed of the intents. It is nil if they may
 // be pushed.
-func (p *Pushed) unseen(to gitserver.Remote, branch string, pending []intent) error {
-	if !p.has(to, pending) || time.Now().After(p.again) {
+func (p *Pushed) unseen(where string, pending []intent) error {
+	isNew := func(in intent) bool { return !p.has(in) }
+	if p == nil || p.where != where || time.Now().After(p.again) || slices.ContainsFunc(pending, isNew) {
 		return nil
 	}
 	return &plan.Problem{
-		Reason: v1alpha1.ReasonWriteBackFailed, Where: "pushing " + branch + " to " + to.String(),
+		Reason: v1alpha1.ReasonWriteBackFailed, Where: where,
 		Err:   fmt.Errorf("the server has taken commit %.7s, and shows the branch without it", p.head.String()),
 		Hint:  "make sure that it keeps what is pushed, that no hook replaces it, and that fetches go to the same repository",
 		Retry: true,

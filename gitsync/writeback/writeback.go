@@ -129,7 +129,10 @@ func Run(ctx context.Context, in Input) (Result, error) {
 		r.Moved, err = true, nil
 	}
 	if pushed {
-		r.Branch, r.Commits, r.Pushed = a.branch, a.made, a.Last.next(a.Remote, a.head, a.done)
+		r.Branch, r.Commits = a.branch, a.made
+		if a.branch == a.Source.Spec.Ref.Branch { // another one is merged by users, when they like
+			r.Pushed = a.Last.next(pushing(a.Remote, a.branch), a.head, a.done)
+		}
 	}
 	return r, err
 }
@@ -137,9 +140,6 @@ func Run(ctx context.Context, in Input) (Result, error) {
 // run reports whether something was pushed.
 func (w *attempt) run(ctx context.Context) (pushed bool, err error) {
 	pending, err := w.pending(ctx)
-	if err == nil && len(pending) == 0 {
-		w.Last = nil // the branch has it
-	}
 	if err != nil || len(pending) == 0 {
 		return false, err
 	}
@@ -149,7 +149,7 @@ func (w *attempt) run(ctx context.Context) (pushed bool, err error) {
 	if pending, err = w.base(ctx, pending); err != nil || len(pending) == 0 {
 		return false, w.give(err, pending)
 	}
-	if err := w.Last.unseen(w.Remote, w.branch, pending); err != nil {
+	if err := w.Last.unseen(pushing(w.Remote, w.branch), pending); err != nil {
 		return false, w.give(err, pending)
 	}
 	if err := w.build(ctx, pending); err != nil || len(w.made) == 0 {
