@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-git/go-billy/v5"
+	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/idxfile"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 
@@ -29,15 +30,19 @@ const (
 	lightPack = 8 << 20
 	// unpackedShare is how many times the size of a repository the objects that one fetch brings
 	// may have together. An index is made by having each of them once.
-	unpackedShare = 16
-	// indexWithin is how long the index of a pack may keep others waiting.
-	indexWithin = 5 * time.Minute
+	unpackedShare = 32
+	// chainShare is the part of a repository's size that a chain of deltas may have, each made
+	// from the one before. go-git may have all of them in memory.
+	chainShare = 2
+	// indexWithin is how long the index of a pack may wait for others, and how long it may take.
+	indexWithin = 3 * time.Minute
 )
 
 // received is a pack that has come, and that has no index yet.
 type received struct {
 	*packFile
-	memory int64 // that its index takes
+	memory int64 // that its index takes at most, without other limits
+	limits gittree.Limits
 }
 
 // receivePack brings a pack of at most so many bytes into the files of a store, and looks at each
@@ -53,7 +58,7 @@ func receivePack(ctx context.Context, files billy.Filesystem, from io.Reader, ro
 	if err != nil {
 		return nil, errors.Join(cmp.Or(in.err, err), to.discard()) // go-git does not always wrap the cause
 	}
-	return &received{to, memory}, nil
+	return &received{to, memory, l}, nil
 }
 
 // lookAtPack reads a pack, and returns how much memory its index takes. It returns an error at
@@ -68,44 +73,53 @@ func lookAtPack(from io.Reader, l gittree.Limits) (memory int64, err error) {
 		return 0, gittree.Exceeded("", fmt.Sprintf("the server sends %d objects, and at most %d are taken", n, most),
 			fmt.Sprintf("--max-repository-size, which allows one object for each %d bytes", bytesOfObject))
 	}
-	var largest, unpacked int64
+	var unpacked int64
 	for range n {
-		size, err := nextObject(s, mostOfObject(l))
+		_, size, err := nextObject(s, mostOfObject(l))
 		if err != nil {
 			return 0, err
 		}
-		largest, unpacked = max(largest, size), unpacked+size
+		unpacked += size
 		if most := l.RepositorySize * unpackedShare; unpacked > most {
 			return 0, gittree.Exceeded("", fmt.Sprintf("all versions of its files have more than %s together", gittree.FormatSize(most)),
-				"--max-repository-size, of which they may have sixteen times as much")
+				"--max-repository-size, of which they may have 32 times as much")
 		}
 	}
 	_, err = io.Copy(io.Discard, from) // what is left is the checksum
-	return int64(n)*bytesOfObject/2 + 4*largest, err
+	return int64(n)*bytesOfObject/2 + unpacked, err
 }
 
 // index makes the index of the pack, and gives both their names. If that takes much memory, it
 // waits for its turn. It is no longer the server's time that passes then.
 func (r *received) index(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, r.discard()) }()
-	if _, err := r.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
 	if r.memory <= lightPack {
 		return indexPack(ctx, r.packFile)
 	}
-	err = turns.Alone(ctx, indexWithin, func(ctx context.Context) error { return indexPack(ctx, r.packFile) })
-	if errors.Is(err, context.DeadlineExceeded) {
-		return &plan.Problem{
-			Reason: v1alpha1.ReasonFetchFailed, Err: errors.New("the pack that the server has sent was not indexed in time"),
-			Hint: "make the repository smaller, or give the controller more CPU", Retry: true,
+	late := &plan.Problem{
+		Reason: v1alpha1.ReasonFetchFailed, Err: errors.New("it waits for the indexes of other large repositories"), Retry: true,
+	}
+	err = turns.Alone(ctx, indexWithin, func(ctx context.Context) error {
+		late.Err, late.Hint = ErrNotIndexed, "make the repository smaller, or give the controller more CPU"
+		if _, err := r.Seek(0, io.SeekStart); err != nil {
+			return err
 		}
+		if err := checkChains(&interruptible{r, ctx}, r.limits); err != nil {
+			return err
+		}
+		return indexPack(ctx, r.packFile)
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return late
 	}
 	return err
 }
 
+// ErrNotIndexed says that a pack takes too long to be indexed.
+var ErrNotIndexed = fmt.Errorf("the pack that the server has sent was not indexed within %s", indexWithin)
+
 // mostOfObject is how many bytes one object may have. An index is made by having each object in
-// memory, needed or not. With the objects that it is a delta of, that is up to seven times as much.
+// memory, needed or not.
 func mostOfObject(l gittree.Limits) int64 {
 	const usual = 64 << 20
 	return max(min(l.RepositorySize/4, usual), l.RepositorySize/16)
@@ -113,12 +127,11 @@ func mostOfObject(l gittree.Limits) int64 {
 
 // nextObject returns the size of the next object in a pack: of what it makes, if it is a delta. A
 // pack of a megabyte can hold an object of a gigabyte.
-func nextObject(s *packfile.Scanner, most int64) (int64, error) {
-	h, err := s.NextObjectHeader()
-	if err != nil {
-		return 0, err
+func nextObject(s *packfile.Scanner, most int64) (h *packfile.ObjectHeader, size int64, err error) {
+	if h, err = s.NextObjectHeader(); err != nil {
+		return nil, 0, err
 	}
-	size := h.Length
+	size = h.Length
 	var d deltaHead
 	to := io.Discard
 	if h.Type.IsDelta() {
@@ -126,18 +139,50 @@ func nextObject(s *packfile.Scanner, most int64) (int64, error) {
 	}
 	if size <= most {
 		if _, _, err := s.NextObject(to); err != nil {
-			return 0, err
+			return nil, 0, err
 		}
 		size = max(size, d.target())
 	}
 	if size > most || size < 0 { // less than nothing: a number of 64 bits
-		return 0, gittree.Exceeded("", fmt.Sprintf("a file of %s is in its history, and at most %s are taken",
+		return nil, 0, gittree.Exceeded("", fmt.Sprintf("a file of %s is in its history, and at most %s are taken",
 			gittree.FormatSize(size), gittree.FormatSize(most)), "--max-repository-size, of which one file may have a sixteenth")
 	}
-	return size, nil
+	return h, size, nil
+}
+
+// checkChains returns an error if an object would take too much memory with those that it is a
+// delta of. A delta names its base by an earlier place in the pack, or by its hash. In the
+// second case it may be of all others that do.
+func checkChains(from io.Reader, l gittree.Limits) error {
+	s := packfile.NewScanner(from)
+	_, n, err := s.Header()
+	if err != nil {
+		return err
+	}
+	chains := map[int64]int64{} // by place
+	var longest, byHash int64
+	for range n {
+		h, size, err := nextObject(s, mostOfObject(l))
+		if err != nil {
+			return err
+		}
+		if h.Type == plumbing.REFDeltaObject {
+			byHash += size
+		}
+		chain := size + chains[h.OffsetReference]
+		chains[h.Offset], longest = chain, max(longest, chain)
+		if most := l.RepositorySize / chainShare; longest+byHash > most {
+			return gittree.Exceeded("", fmt.Sprintf("versions of a file that it keeps as changes of each other have more than %s together",
+				gittree.FormatSize(most)), "--max-repository-size, of which they may have a half")
+		}
+	}
+	return nil
 }
 
 func indexPack(ctx context.Context, pack *packFile) error {
+	if _, err := pack.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
 	var w idxfile.Writer
 	parser, err := packfile.NewParser(packfile.NewScanner(&interruptible{pack, ctx}), &w)
 	if err != nil {

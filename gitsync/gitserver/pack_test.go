@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -76,6 +77,21 @@ func manyDeltas(n int) [][]byte {
 	return list
 }
 
+// chainOfDeltas are the same, but each is made from the one before.
+func chainOfDeltas(n int) [][]byte {
+	list := manyDeltas(n)
+	for i, o := range list[1:] {
+		place := uint64(len(list[i])) // of the one before, counted back
+		header := []byte{o[0]&0x8f | 0x60, o[1], byte(place & 0x7f)}
+		for place >>= 7; place > 0; place >>= 7 {
+			place--
+			header = slices.Insert(header, 2, byte(place&0x7f)|0x80)
+		}
+		list[i+1] = append(header, o[2+20:]...)
+	}
+	return list
+}
+
 func storePack(ctx context.Context, files billy.Filesystem, from io.Reader, room int64, l gittree.Limits) error {
 	pack, err := receivePack(ctx, files, from, room, l)
 	if err != nil {
@@ -116,8 +132,10 @@ func TestPackThatIsRefused(t *testing.T) {
 		{"as many as may be, and it has not", packOf(1<<20, some), "EOF"},
 		{"a delta of some bytes that makes a terabyte", grows, "a file of 1Ti is in its history"},
 		{"a file of zeros that is small in the pack", packOf(1, blobOf(make([]byte, 65<<20))), "a file of 65Mi is in its history"},
-		{"deltas that make a large file again and again", packOf(1+300, manyDeltas(300)...),
-			"all versions of its files have more than 16Gi together"},
+		{"deltas that make a large file again and again", packOf(1+600, manyDeltas(600)...),
+			"all versions of its files have more than 32Gi together"},
+		{"a long chain of deltas", packOf(1+9, chainOfDeltas(9)...),
+			"versions of a file that it keeps as changes of each other have more than 512Mi together"},
 		{"nothing", nil, "empty packfile"},
 		{"no pack", []byte("HTTP/1.1 200 OK"), "signature"},
 		{"it ends in an object", whole[:len(whole)-25], "EOF"},
@@ -221,21 +239,28 @@ func TestStorePack_OneLargeAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer end()
+	files, limits := osfs.New(t.TempDir()), gittree.DefaultLimits()
+	large, err := receivePack(ctx, files, bytes.NewReader(packOf(1, blobOf(make([]byte, 9<<20)))), 1<<20, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ended := make(chan error, 1)
-	go func() {
-		_, err := store(t, ctx, packOf(1, blobOf(make([]byte, 5<<20))), gittree.DefaultLimits())
-		ended <- err
-	}()
+	go func() { ended <- large.index(ctx) }()
 	small := packOf(1, blobOf([]byte("sixteen bytes or more")))
 	if names, err := store(t, ctx, small, gittree.DefaultLimits()); err != nil || len(names) != 2 {
 		t.Errorf("a small pack: %v, %v", names, err)
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("a large pack is indexed beside another one: %v", err)
+	case <-time.After(300 * time.Millisecond): // long enough to index it; a slow machine finds less
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("a large pack: %v", err)
 	}
 	close(indexed)
-	if names, err := store(t, other, packOf(1, blobOf(make([]byte, 5<<20))), gittree.DefaultLimits()); err != nil || len(names) != 2 {
+	if names, err := store(t, other, packOf(1, blobOf(make([]byte, 9<<20))), gittree.DefaultLimits()); err != nil || len(names) != 2 {
 		t.Errorf("a large pack, once the other one is indexed: %v, %v", names, err)
 	}
 }

@@ -295,6 +295,8 @@ func (m *Mirror) refuse(r gitserver.Remote, branch string, tip plumbing.Hash, er
 	case errors.Is(err, gitserver.ErrNoRoom):
 		f.err = gittree.Exceeded(r.String(), "the repository has more than "+gittree.FormatSize(m.limits.RepositorySize), "--max-repository-size")
 	case gittree.IsExceeded(err), isNoCommit(err):
+	case errors.Is(err, gitserver.ErrNotIndexed):
+		f.until = time.Now().Add(brokenFor)
 	case IsDamaged(err):
 		f.err = &plan.Problem{
 			Reason: v1alpha1.ReasonFetchFailed, Where: r.String(), Err: fmt.Errorf("what the server sends is not complete: %w", err),

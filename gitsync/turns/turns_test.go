@@ -131,6 +131,26 @@ func TestWorking_Fewest(t *testing.T) {
 	}
 }
 
+// Two namespaces that come again and again keep a third one's second sync waiting for one of
+// each.
+func TestWorking_ComesAgain(t *testing.T) {
+	w := newWork(1)
+	first, second := w.add("waits"), w.add("waits")
+	working := map[string]*waiter{"a": w.add("a"), "b": w.add("b")}
+	w.leave(first)
+	for range 4 {
+		for _, name := range []string{"a", "b"} {
+			if begins(working[name]) {
+				w.leave(working[name])
+				working[name] = w.add(name)
+			}
+		}
+	}
+	if !begins(second) {
+		t.Error("the third one has no turn")
+	}
+}
+
 // A sync that ends while it waits to work leaves its place to others.
 func TestWorking_Ends(t *testing.T) {
 	turns := New(1)

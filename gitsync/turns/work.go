@@ -14,8 +14,8 @@ type work struct {
 	working map[string]int // syncs, by namespace
 	waiting []*waiter      // in the order in which they came
 	// began is by namespace when it last began to work, for those that work or wait.
-	began map[string]uint64
-	turn  uint64 // how often one began
+	began map[string]int
+	turn  int // twice how often one began
 }
 
 // waiter is a sync that waits to work.
@@ -25,11 +25,14 @@ type waiter struct {
 }
 
 func newWork(concurrent int) work {
-	return work{free: concurrent, working: map[string]int{}, began: map[string]uint64{}}
+	return work{free: concurrent, working: map[string]int{}, began: map[string]int{}}
 }
 
 // add has a sync of a namespace work, or wait for that.
 func (w *work) add(namespace string) *waiter {
+	if _, known := w.began[namespace]; !known {
+		w.began[namespace] = w.turn - 1 // before the last one, and after those who have waited for longer
+	}
 	waits := &waiter{namespace, make(chan struct{})}
 	w.waiting = append(w.waiting, waits)
 	w.next()
@@ -68,7 +71,7 @@ func (w *work) next() {
 		waits := w.waiting[first]
 		w.waiting = slices.Delete(w.waiting, first, first+1)
 		w.free--
-		w.turn++
+		w.turn += 2
 		w.working[waits.namespace]++
 		w.began[waits.namespace] = w.turn
 		close(waits.begins)
@@ -142,15 +145,18 @@ func Exchange[T any](ctx context.Context, f func() (T, error)) (T, error) {
 }
 
 // Alone runs what takes much memory once no other sync does so. Namespaces take turns, so one of
-// them keeps another one waiting for one sync at most, and not for longer than so long. The time
-// that a server has to answer does not count meanwhile. Outside of a sync there is no wait.
+// them keeps another one waiting for one sync at most. It waits for so long at most, and gives f as
+// long. The time that a server has to answer does not count meanwhile. Outside of a sync there is
+// no wait.
 func Alone(ctx context.Context, atMost time.Duration, f func(context.Context) error) error {
 	w, ok := ctx.Value(turnsKey{}).(worker)
 	if !ok {
 		return f(ctx)
 	}
 	ctx, _ = ctx.Value(syncKey{}).(context.Context)
-	if err := w.begin(ctx, &w.turns.alone); err != nil {
+	waiting, end := context.WithTimeout(ctx, atMost)
+	defer end()
+	if err := w.begin(waiting, &w.turns.alone); err != nil {
 		return err
 	}
 	defer w.end(&w.turns.alone)
