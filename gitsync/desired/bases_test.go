@@ -146,8 +146,8 @@ func TestBases_Attacks(t *testing.T) {
 			line(w, "shallow "+hash+"\n")
 			_, _ = w.Write([]byte("0000"))
 			line(w, "NAK\n")
-			line(w, "\x01PACK\x00\x00\x00\x02\x00\x00\x00\x01")
-			for chunk := strings.Repeat("x", 60_000); r.Context().Err() == nil; {
+			line(w, "\x01PACK\x00\x00\x00\x02\x00\x00\x00\x01\x31\x78\x01")                          // of a blob of one byte
+			for chunk := strings.Repeat("\x00\x00\x00\xff\xff", 12_000); r.Context().Err() == nil; { // zlib's empty blocks
 				line(w, "\x01"+chunk)
 			}
 		default:
