@@ -46,7 +46,7 @@ type Options struct {
 	Now            func() time.Time
 	// ServerNow is the clock of the API server.
 	ServerNow func() time.Time
-	Log            logr.Logger
+	Log       logr.Logger
 	// Resolver and MayReach are for tests.
 	Resolver *net.Resolver
 	MayReach func(netip.Addr) error
