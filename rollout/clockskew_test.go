@@ -26,7 +26,7 @@ var skews = []time.Duration{-10 * time.Minute, time.Hour}
 // startSkewed runs a controller on a machine whose clock is ahead of the API server's.
 func startSkewed(s *env, ahead time.Duration) {
 	s.Helper()
-	var server clock.Server
+	server := clock.NewServer(time.Now)
 	o := rollout.Options{
 		Concurrent: 50, Analysis: analysis.Options{MayReach: func(netip.Addr) error { return nil }},
 		Now: func() time.Time { return time.Now().Add(ahead) }, ServerNow: server.Now,

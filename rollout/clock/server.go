@@ -8,7 +8,14 @@ import (
 
 // Server tells the time of the API server, by the dates of its answers. The times that the
 // cluster writes into objects are compared with it. The clock of this machine may be another.
-type Server struct{ last atomic.Pointer[answer] }
+type Server struct {
+	machine func() time.Time
+	last    atomic.Pointer[answer]
+}
+
+// NewServer returns a Server. The times of machine must have a monotonic reading, as those of
+// [time.Now].
+func NewServer(machine func() time.Time) *Server { return &Server{machine: machine} }
 
 // answer is when the last answer came, and the date that it has.
 type answer struct{ came, date time.Time }
@@ -18,9 +25,9 @@ type answer struct{ came, date time.Time }
 func (s *Server) Now() time.Time {
 	last := s.last.Load()
 	if last == nil {
-		return time.Now()
+		return s.machine()
 	}
-	return last.date.Add(time.Since(last.came))
+	return last.date.Add(s.machine().Sub(last.came))
 }
 
 // Wrap lets a connection to the API server tell its time.
@@ -37,7 +44,7 @@ func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		d.to.last.Store(&answer{time.Now(), date})
+		d.to.last.Store(&answer{d.to.machine(), date})
 	}
 	return resp, nil
 }

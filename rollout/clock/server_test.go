@@ -20,7 +20,7 @@ func TestServer(t *testing.T) {
 		}
 	}))
 	defer answers.Close()
-	var server clock.Server
+	server := clock.NewServer(time.Now)
 	c := &http.Client{Transport: server.Wrap(http.DefaultTransport)}
 	isAhead := func(why string, want time.Duration) {
 		t.Helper()

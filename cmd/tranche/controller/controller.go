@@ -171,7 +171,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("finding a cluster; set KUBECONFIG: %w", err)
 	}
-	var serverClock clock.Server
+	serverClock := clock.NewServer(time.Now)
 	rc.Wrap(serverClock.Wrap)
 	mgr, fences, err := newManager(rc, o)
 	if err != nil {
