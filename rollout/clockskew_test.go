@@ -2,12 +2,16 @@ package rollout_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/transport"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,14 +28,14 @@ import (
 var skews = []time.Duration{-10 * time.Minute, time.Hour}
 
 // startSkewed runs a controller on a machine whose clock is ahead of the API server's.
-func startSkewed(s *env, ahead time.Duration) {
+func startSkewed(s *env, ahead time.Duration, wrap ...transport.WrapperFunc) {
 	s.Helper()
 	server := clock.NewServer(time.Now)
 	o := rollout.Options{
 		Concurrent: 50, Analysis: analysis.Options{MayReach: func(netip.Addr) error { return nil }},
 		Now: func() time.Time { return time.Now().Add(ahead) }, ServerNow: server.Now,
 	}
-	startReconciler(s.T, s.c, s.ns, o, func(*ctrl.Options) {}, server.Wrap)
+	startReconciler(s.T, s.c, s.ns, o, func(*ctrl.Options) {}, append(wrap, server.Wrap)...)
 }
 
 // A step misses its deadline by the clock of the controller, whatever that is in the cluster.
@@ -95,13 +99,28 @@ func TestJob_ClockOfAnotherMachine(t *testing.T) {
 		t.Run(ahead.String(), func(t *testing.T) {
 			t.Parallel()
 			s := &measuredEnv{newEnv(t)}
-			startSkewed(s.env, ahead)
+			var looks atomic.Int32 // at the Job
+			startSkewed(s.env, ahead, func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) {
+					if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/jobs/") {
+						looks.Add(1)
+					}
+					return next.RoundTrip(r)
+				})
+			})
 			s.cronJob("smoke")
 			s.install(2)
 			s.plan("1", "100%")
 			s.analysed(v1alpha1.Metric{Name: "smoke", Job: &v1alpha1.JobMetric{From: "smoke", Timeout: seconds(600)}})
 			s.bring("v2")
-			s.exit(s.podOf(client.HasLabels{batchv1.JobNameLabel}), 0)
+			pod := s.podOf(client.HasLabels{batchv1.JobNameLabel})
+			clustertest.Wait(s, "looks at the Job while it runs", func() error {
+				if n := looks.Load(); n < 3 { // before it is made, and twice
+					return fmt.Errorf("%d looks", n)
+				}
+				return nil
+			})
+			s.exit(pod, 0)
 			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
 			var jobs batchv1.JobList
 			s.must(s.c.Client.List(t.Context(), &jobs, client.InNamespace(s.ns)))
