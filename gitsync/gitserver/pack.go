@@ -41,7 +41,7 @@ const (
 // received is a pack that has come, and that has no index yet.
 type received struct {
 	*packFile
-	memory int64 // that its index takes at most, without other limits
+	memory int64 // that its index takes at most
 	limits gittree.Limits
 }
 
@@ -172,8 +172,8 @@ func checkChains(from io.Reader, l gittree.Limits) error {
 		chain := size + chains[h.OffsetReference]
 		chains[h.Offset], longest = chain, max(longest, chain)
 		if most := l.RepositorySize / chainShare; longest+byHash > most {
-			return gittree.Exceeded("", fmt.Sprintf("versions of a file that it keeps as changes of each other have more than %s together",
-				gittree.FormatSize(most)), "--max-repository-size, of which they may have a half")
+			return gittree.Exceeded("", fmt.Sprintf("a chain of deltas has more than %s together", gittree.FormatSize(most)),
+				"--max-repository-size, of which one may have a half")
 		}
 	}
 	return nil
