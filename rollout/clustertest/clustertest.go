@@ -30,6 +30,8 @@ import (
 	"github.com/go-logr/logr"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -383,8 +385,29 @@ func (c *Cluster) Namespace(t testing.TB) string {
 		if err := client.IgnoreNotFound(c.Client.Delete(context.Background(), ns)); err != nil {
 			t.Errorf("deleting namespace %s: %v", ns.Name, err)
 		}
+		if err := c.releaseSources(ns.Name); err != nil {
+			t.Error(err)
+		}
 	})
 	return ns.Name
+}
+
+// releaseSources takes the finalizers off the GitSources of a namespace. Their controller has
+// ended, so they would keep the namespace for good. Its deletion would be tried until the
+// last test has ended, and each try reads and deletes some 60 kinds of objects.
+func (c *Cluster) releaseSources(namespace string) error {
+	var sources v1alpha1.GitSourceList
+	err := c.Client.List(context.Background(), &sources, client.InNamespace(namespace))
+	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) { // Tranche may be uninstalled
+		return fmt.Errorf("listing the GitSources of namespace %s: %w", namespace, err)
+	}
+	for _, gs := range sources.Items {
+		none := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		if err := client.IgnoreNotFound(c.Client.Patch(context.Background(), &gs, none)); err != nil {
+			return fmt.Errorf("taking the finalizers off GitSource %s/%s: %w", gs.Namespace, gs.Name, err)
+		}
+	}
+	return nil
 }
 
 // manyPods are so many that the pods of all tests could fill the nodes.
