@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build demo dev devcluster test matrix lint generate verify bench soak fuzz page screenshot image release reproducible clean force bin/tranche bin/demo
+.PHONY: help build demo dev devcluster test test-main test-others matrix lint generate verify bench soak fuzz page screenshot image release reproducible clean force bin/tranche bin/demo
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TOOL := go tool -modfile=go.tools.mod
@@ -44,11 +44,17 @@ dev: build devcluster bin/demo ## Bring up cluster, Git server and controller, a
 	@PATH="$(CURDIR)/bin:$$PATH" bin/demo --cluster $(KUBERNETES_BIN) --stay
 
 test: bin/devcluster bin/kubectl bin/prometheus ## Run all tests; those of a cluster against the embedded one
-	.ci/in-memory go test -p 3 -parallel 6 -timeout 40m -vet=off ./... # the three packages with a cluster beside each other; make lint vets
-	.ci/in-memory go -C cmd/devcluster test -timeout 5m ./cluster ./gitserver ./traffic
-	.ci/in-memory go -C cmd/release test -timeout 5m .
-	.ci/in-memory go -C config/chart/charttest test -timeout 15m .
+	.ci/in-memory $(MAKE) --no-print-directory -j 2 test-main test-others
 	@$(PAGE_TOOLS) || echo "NOT RUN: the tests of the dashboard's page, which need Node, Chromium and 'make $(PAGE)/node_modules'"
+
+test-main:
+	go test -p 3 -parallel 6 -timeout 40m -vet=off ./... # the three packages with a cluster beside each other; make lint vets
+
+# These wait more than they work, so they run beside the others.
+test-others:
+	go -C config/chart/charttest test -timeout 30m .
+	go -C cmd/devcluster test -timeout 15m ./cluster ./gitserver ./traffic
+	go -C cmd/release test -timeout 15m .
 
 # The page of the dashboard. It is built and committed: Go alone builds and tests the rest.
 PAGE := cmd/tranche/dashboard/web
