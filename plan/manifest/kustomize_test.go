@@ -1,10 +1,12 @@
 package manifest_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/plan/manifest"
@@ -251,5 +253,36 @@ func TestProblemsOfKustomizations(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// The file that docs/batchrelease.md has for a kustomization with a prefix lets the plan
+// name the renamed Deployment.
+func TestRenamedDeployment(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/batchrelease.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, names, _ := strings.Cut(string(docs), "```yaml\nnameReference:")
+	names, _, _ = strings.Cut(names, "```")
+	objects, err := manifest.Render(plantest.Tree(t, map[string]string{
+		"base/kustomization.yaml": "resources: [web.yaml, plan.yaml]\n",
+		"base/web.yaml":           "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n",
+		"base/plan.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchRelease\n" +
+			"metadata: {name: web}\nspec: {workloadRef: {name: web}}\n",
+		"prod/kustomization.yaml": base + "namePrefix: prod-\nconfigurations: [names.yaml]\n",
+		"prod/names.yaml":         "nameReference:" + names,
+	}), "prod", manifest.RenderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, o := range objects {
+		name, _, _ := unstructured.NestedString(o.Object, "spec", "workloadRef", "name")
+		got = append(got, o.GetKind()+" "+o.GetName()+" "+name)
+	}
+	want := []string{"Deployment prod-web ", "BatchRelease prod-web prod-web"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
