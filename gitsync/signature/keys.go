@@ -195,14 +195,22 @@ func endOf(key *packet.PublicKey, self *packet.Signature) time.Time {
 	return key.CreationTime.Add(time.Duration(*self.KeyLifetimeSecs) * time.Second)
 }
 
-// ID names the keys with what they are listed for: the same list has the same ID.
+// ID names the keys with what they are listed for. The same list has the same ID, and a list that
+// accepts other signatures has another one.
 func (k *Keys) ID() string {
 	var lines []byte
 	for _, a := range k.ssh {
 		lines = fmt.Appendf(lines, "%q %x %q %v %v\n", a.principals, a.blob, a.namespaces, a.after, a.before)
 	}
 	for _, e := range k.openPGP {
-		lines = fmt.Appendf(lines, "%s %d %q\n", fingerprint(e), len(e.Revocations), slices.Sorted(maps.Keys(e.Identities)))
+		self, _ := e.PrimarySelfSignature()
+		lines = fmt.Appendf(lines, "%s %d %v\n", fingerprint(e), len(e.Revocations), endOf(e.PrimaryKey, self))
+		for _, name := range slices.Sorted(maps.Keys(e.Identities)) {
+			lines = fmt.Appendf(lines, "%q %d\n", name, len(e.Identities[name].Revocations))
+		}
+		for _, sub := range e.Subkeys {
+			lines = fmt.Appendf(lines, "%X %d %v\n", sub.PublicKey.Fingerprint, len(sub.Revocations), endOf(sub.PublicKey, sub.Sig))
+		}
 	}
 	sum := sha256.Sum256(lines)
 	return hex.EncodeToString(sum[:])
