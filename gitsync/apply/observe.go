@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -108,7 +110,9 @@ type Observer struct {
 	commit []plan.Object                                // all of it
 	plans  map[client.ObjectKey][]v1alpha1.BatchRelease // by Deployment
 	ending map[client.ObjectKey][]v1alpha1.BatchRelease // those that are being deleted
+	counts map[string]*planReads                        // of plans, by namespace
 	hpas   map[string][]autoscalingv2.HorizontalPodAutoscaler
+	ahead  map[string]liveRead // by entry, see [Observer.ReadAhead]
 	// absent are the BatchReleases that were not there when they were read. Only this sync
 	// creates one of them, and its creation fails if there is one by then.
 	absent map[client.ObjectKey]bool
@@ -125,8 +129,8 @@ type Observer struct {
 // NewObserver returns an observer that has read nothing.
 func NewObserver(gs *v1alpha1.GitSource, as, own client.Reader) *Observer {
 	return &Observer{Source: gs, As: as, Own: own, plans: map[client.ObjectKey][]v1alpha1.BatchRelease{},
-		ending: map[client.ObjectKey][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{},
-		absent: map[client.ObjectKey]bool{}}
+		ending: map[client.ObjectKey][]v1alpha1.BatchRelease{}, counts: map[string]*planReads{},
+		hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}, absent: map[client.ObjectKey]bool{}}
 }
 
 // Targets returns how each object of a commit is to be applied. The error has the problems of
@@ -134,6 +138,7 @@ func NewObserver(gs *v1alpha1.GitSource, as, own client.Reader) *Observer {
 // problems of others.
 func (o *Observer) Targets(ctx context.Context, set *plan.Set) ([]*Target, error) {
 	o.Prerequisites, o.commit = Prerequisites(set), set.Objects
+	defer o.ReadAhead(ctx, set.Objects)()
 	var targets []*Target
 	var ps plan.Problems
 	for _, object := range set.Objects {
@@ -239,10 +244,52 @@ func (o *Observer) observe(ctx context.Context, t *Target) error {
 
 // get reads the live object of a target; nil: there is none.
 func (o *Observer) get(ctx context.Context, t *Target) (*unstructured.Unstructured, error) {
-	if t.GroupKind() == inventory.ReleaseKind && o.absent[client.ObjectKeyFromObject(t)] {
+	if o.isAbsent(t.Object) {
 		return nil, nil
 	}
+	if read, ok := o.ahead[t.Entry().ID()]; ok {
+		return read.live, read.err
+	}
 	return inventory.Get(ctx, o.As, t.Entry())
+}
+
+func (o *Observer) isAbsent(object plan.Object) bool {
+	return object.GroupVersionKind().GroupKind() == inventory.ReleaseKind && o.absent[client.ObjectKeyFromObject(object)]
+}
+
+// liveRead is an answer of the API server.
+type liveRead struct {
+	live *unstructured.Unstructured
+	err  error
+}
+
+// readsAtOnce is how many objects of a source are read at the same time.
+const readsAtOnce = 4
+
+// ReadAhead reads the live objects of some that are observed next, several at the same time: most
+// of a read is waiting. It counts until done is called; a later look is about what is there then.
+// A first sync reads few of its objects, and ReadAhead none of them.
+func (o *Observer) ReadAhead(ctx context.Context, objects []plan.Object) (done func()) {
+	if o.First != nil {
+		return func() {}
+	}
+	objects = slices.DeleteFunc(slices.Clone(objects), o.isAbsent)
+	reads := make([]liveRead, len(objects))
+	var next atomic.Int64
+	var running sync.WaitGroup
+	for range min(readsAtOnce, len(objects)) {
+		running.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(objects); i = int(next.Add(1)) - 1 {
+				reads[i].live, reads[i].err = inventory.Get(ctx, o.As, inventory.Of(objects[i].Unstructured))
+			}
+		})
+	}
+	running.Wait()
+	o.ahead = make(map[string]liveRead, len(objects))
+	for i, object := range objects {
+		o.ahead[inventory.Of(object.Unstructured).ID()] = reads[i]
+	}
+	return func() { o.ahead = nil }
 }
 
 // observeReplicas finds out whether an autoscaler writes spec.replicas, where Git has the
@@ -377,33 +424,6 @@ func (o *Observer) adoption(ctx context.Context, t *Target) error {
 func (t *Target) isSelectedBy(selector *metav1.LabelSelector) bool {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	return err == nil && !s.Empty() && s.Matches(labels.Set(t.GetLabels()))
-}
-
-// PlansFor returns the BatchReleases for a Deployment, and reads them once in a sync. The
-// first one governs. One that is being deleted governs nothing, even while it has finalizers.
-// It reads past the cache, which may not have a plan yet, or may still have it: the plan
-// decides who writes the template. The API server selects them, so that the cost is that of
-// the source and not of the namespace.
-func (o *Observer) PlansFor(ctx context.Context, deployment client.ObjectKey) ([]v1alpha1.BatchRelease, error) {
-	if plans, ok := o.plans[deployment]; ok {
-		return plans, nil
-	}
-	var list v1alpha1.BatchReleaseList
-	if err := o.Own.List(ctx, &list, client.InNamespace(deployment.Namespace),
-		client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
-		return nil, fmt.Errorf("listing the BatchReleases for Deployment %s: %w", deployment, err)
-	}
-	var plans []v1alpha1.BatchRelease
-	for _, br := range list.Items {
-		if br.DeletionTimestamp != nil {
-			o.ending[deployment] = append(o.ending[deployment], br)
-		} else {
-			plans = append(plans, br)
-		}
-	}
-	slices.SortFunc(plans, func(a, b v1alpha1.BatchRelease) int { return plan.ComparePlans(&a, &b) })
-	o.plans[deployment] = plans
-	return plans, nil
 }
 
 // Ending returns the BatchReleases of a Deployment that are being deleted, of which

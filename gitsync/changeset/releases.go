@@ -72,14 +72,19 @@ func (in *Input) live(ctx context.Context) (map[string]*v1alpha1.BatchRelease, e
 // targetsOf observes the BatchReleases of a commit. The error has the problems of all, or is
 // not about one: then there are no targets.
 func (in *Input) targetsOf(ctx context.Context, c *Changes) ([]*apply.Target, error) {
+	objects := make([]plan.Object, len(c.Then))
+	for i, br := range c.Then {
+		var err error
+		if objects[i], err = apply.ReleaseObject(br, in.Governed.Set.Releases[i].File); err != nil {
+			return nil, err
+		}
+	}
+	defer in.Observer.ReadAhead(ctx, objects)()
 	var targets []*apply.Target
 	var ps plan.Problems
 	prerequisites := in.Observer.Prerequisites
 	for i, br := range c.Then {
-		object, err := apply.ReleaseObject(br, in.Governed.Set.Releases[i].File)
-		if err != nil {
-			return nil, err
-		}
+		object := objects[i]
 		pending := prerequisites[br.Namespace]
 		t := &apply.Target{Object: object, Deferred: pending, NamespacePending: pending}
 		if err := in.Observer.Observe(ctx, t); err != nil {
