@@ -309,7 +309,16 @@ func (p *released) quota(hard corev1.ResourceList) {
 		}
 		return nil
 	})
-	p.freed = func() { p.must(p.c.Client.Delete(p.Context(), q)) }
+	p.freed = func() {
+		p.must(p.c.Client.Delete(p.Context(), q))
+		clustertest.Wait(p, "the quota to count no more", func() error { // the API server learns of its end by a watch
+			out, err := p.c.Kubectl(p, "run", "probe", "-n", p.ns, "--image=registry.example.org/probe", "--dry-run=server")
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		})
+	}
 }
 
 // forbidHandBack refuses to end holds in the namespace until the release is freed.
