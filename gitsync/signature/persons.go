@@ -19,17 +19,25 @@ type listing struct {
 // Same reports whether two signatures may be by the same person. They are if they are by
 // the same key, or by keys that are listed for a common principal, also by way of other
 // keys. A line may list several principals, and a person may have SSH and OpenPGP keys. A key
-// that is listed for a pattern may be of anyone.
+// that is listed for a pattern, or without a principal, may be of anyone.
 func (k *Keys) Same(a, b Signature) bool {
 	list := append(k.listings(), listingOf(a.Key, a.Principal), listingOf(b.Key, b.Principal))
 	of := personOf(a.Key, list)
-	return slices.ContainsFunc(of, func(l listing) bool { return l.key == b.Key }) ||
-		slices.ContainsFunc(slices.Concat(of, personOf(b.Key, list)), listing.mayBeAnyone)
+	return slices.ContainsFunc(of, func(l listing) bool { return l.key == b.Key }) || mayBeAnyone(of) || mayBeAnyone(personOf(b.Key, list))
 }
 
-// mayBeAnyone reports whether a principal is a pattern of ssh_config(5).
-func (l listing) mayBeAnyone() bool {
-	return slices.ContainsFunc(l.principals, func(p string) bool { return strings.ContainsAny(p, "*?") })
+// mayBeAnyone reports whether a person has no principal, or one that is a pattern of ssh_config(5).
+func mayBeAnyone(person []listing) bool {
+	named := false
+	for _, l := range person {
+		for _, p := range l.principals {
+			if strings.ContainsAny(p, "*?") {
+				return true
+			}
+			named = true
+		}
+	}
+	return !named
 }
 
 // personOf returns all listings of the person who has a key.

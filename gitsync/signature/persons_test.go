@@ -72,6 +72,38 @@ func TestSame_Patterns(t *testing.T) {
 	}
 }
 
+// A key of an *.sshpub entry has the principal that its comment is. Without one it may be of
+// anyone, unless it is listed for a principal elsewhere.
+func TestSame_Comments(t *testing.T) {
+	t.Parallel()
+	keys, by := make([]string, 2), make([]Signature, 2)
+	for i := range keys {
+		keys[i], by[i] = newListedKey(t)
+		keys[i] = strings.Join(strings.Fields(keys[i])[:2], " ")
+	}
+	for _, tt := range []struct {
+		reason, a, b string // the comments
+		lines        string // of allowed_signers, also for the second key
+		same         bool
+	}{
+		{"two comments", "ada@example.org", "grace@example.org", "", false},
+		{"one comment", "ada@example.org", "ada@example.org", "", true},
+		{"none", "ada@example.org", "", "", true},
+		{"none, but another principal elsewhere", "ada@example.org", "", "grace@example.org " + keys[1], false},
+		{"none, but the same principal elsewhere", "ada@example.org", "", "ada@example.org " + keys[1], true},
+	} {
+		data := map[string][]byte{"a.sshpub": []byte(keys[0] + " " + tt.a + "\n" + keys[1] + " " + tt.b), "allowed_signers": []byte(tt.lines)}
+		k, err := ParseKeys(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := Signature{Key: by[0].Key, Principal: tt.a}, Signature{Key: by[1].Key, Principal: tt.b}
+		if k.Same(a, b) != tt.same || k.Same(b, a) != tt.same {
+			t.Errorf("%s: %t", tt.reason, !tt.same)
+		}
+	}
+}
+
 // newListedKey returns a new key as a list has it, and a signature by it.
 func newListedKey(t *testing.T) (string, Signature) {
 	t.Helper()
