@@ -119,7 +119,8 @@ func cutOption(s string) (name, value, rest string, err error) {
 	}
 	name = strings.ToLower(s[:end])
 	if s[end] == ',' {
-		return name, "", s[end+1:], nil
+		rest, err = afterComma(name, s[end+1:])
+		return name, "", rest, err
 	}
 	s = s[end+1:]
 	if !strings.HasPrefix(s, `"`) {
@@ -133,15 +134,27 @@ func cutOption(s string) (name, value, rest string, err error) {
 			b.WriteByte('"')
 		case s[i] == '"':
 			rest, comma := strings.CutPrefix(s[i+1:], ",")
-			if rest != "" && !comma {
-				return "", "", "", fmt.Errorf("after option %s a comma is missing", name)
+			switch {
+			case comma:
+				rest, err = afterComma(name, rest)
+			case rest != "":
+				err = fmt.Errorf("after option %s a comma is missing", name)
 			}
-			return name, b.String(), rest, nil
+			return name, b.String(), rest, err
 		default:
 			b.WriteByte(s[i])
 		}
 	}
 	return "", "", "", errors.New("a quote is not closed")
+}
+
+// afterComma returns what follows the comma after an option. ssh-keygen refuses the line if that is
+// nothing.
+func afterComma(name, rest string) (string, error) {
+	if rest == "" {
+		return "", fmt.Errorf("after option %.40q and its comma an option is missing", name)
+	}
+	return rest, nil
 }
 
 // parseTime reads YYYYMMDD[HHMM[SS]][Z]. ssh-keygen takes a time without Z as one of the

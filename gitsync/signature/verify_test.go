@@ -373,6 +373,7 @@ func TestParseKeysRefuses(t *testing.T) {
 		"an empty window":     {"allowed_signers", `ada@example.org valid-after="20260602",valid-before="20260601" ` + key, "not later than valid-after"},
 		"a quote left open":   {"allowed_signers", `ada@example.org namespaces="git ` + key, "a quote is not closed"},
 		"a missing comma":     {"allowed_signers", `ada@example.org namespaces="git"valid-after="20260601" ` + key, "a comma is missing"},
+		"a comma at the end":  {"allowed_signers", `ada namespaces="git", ` + key, "comma an option is missing"},
 		"options in a sshpub": {"ada.sshpub", `namespaces="git" ` + key, "belong in the entry allowed_signers"},
 		"no key in a sshpub":  {"ada.sshpub", "hello", "ada.sshpub, line 1"},
 		"a private key":       {"ada.asc", private, "is a private key"},
