@@ -37,7 +37,8 @@ type Turns struct {
 func New(concurrent int) *Turns {
 	concurrent = max(1, concurrent)
 	return &Turns{
-		Limit: looksPerWorker * concurrent, work: newWork(concurrent), alone: newWork(1),
+		Limit: looksPerWorker * concurrent,
+		work:  newWork(concurrent), alone: newLastingWork(1),
 		of: map[string]int{}, ends: map[types.NamespacedName]context.CancelFunc{},
 	}
 }

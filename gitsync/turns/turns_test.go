@@ -240,6 +240,42 @@ func TestAlone(t *testing.T) {
 	}
 }
 
+// A namespace whose wait has ended keeps its turn. Else others that come again sooner would keep
+// it waiting for ever.
+func TestAlone_KeepsATurn(t *testing.T) {
+	t.Parallel()
+	w := newLastingWork(1)
+	begun := func(waits *waiter) bool {
+		select {
+		case <-waits.begins:
+			return true
+		default:
+			return false
+		}
+	}
+	if !begun(w.add("first")) {
+		t.Fatal("the first one waits")
+	}
+	w.leave(w.add("patient"))
+	hasty, patient := w.add("hasty"), w.add("patient")
+	if w.end("first"); begun(hasty) || !begun(patient) {
+		t.Error("the one that had waited before is not the next one")
+	}
+	again := w.add("patient")
+	if w.end("patient"); !begun(hasty) || begun(again) {
+		t.Error("its turn is kept although it had it")
+	}
+	w.leave(again)
+	w.leave(w.add("gone"))
+	for range keptTurns + 1 {
+		w.add("hasty")
+		w.end("hasty")
+	}
+	if _, kept := w.began["gone"]; kept {
+		t.Error("a turn is kept for ever")
+	}
+}
+
 // A sync is cut short when its source is deleted, and not when it deletes.
 func TestTurns_Cut(t *testing.T) {
 	turns := New(1)

@@ -16,6 +16,8 @@ type work struct {
 	// began is by namespace when it last began to work, for those that work or wait.
 	began map[string]int
 	turn  int // twice how often one began
+	// keeps is true if a namespace whose sync has waited in vain keeps its turn. It comes again.
+	keeps bool
 }
 
 // waiter is a sync that waits to work.
@@ -26,6 +28,13 @@ type waiter struct {
 
 func newWork(concurrent int) work {
 	return work{free: concurrent, working: map[string]int{}, began: map[string]int{}}
+}
+
+// newLastingWork keeps the turns of namespaces that come again.
+func newLastingWork(concurrent int) work {
+	w := newWork(concurrent)
+	w.keeps = true
+	return w
 }
 
 // add has a sync of a namespace work, or wait for that.
@@ -53,7 +62,12 @@ func (w *work) end(namespace string) {
 func (w *work) leave(waits *waiter) {
 	if i := slices.Index(w.waiting, waits); i >= 0 {
 		w.waiting = slices.Delete(w.waiting, i, i+1)
-		w.forget(waits.namespace)
+		switch {
+		case !w.keeps:
+			w.forget(waits.namespace)
+		case w.began[waits.namespace]%2 != 0: // it is as it came, see add
+			w.began[waits.namespace]-- // before those that came during the same turn
+		}
 		return
 	}
 	w.end(waits.namespace)
@@ -75,6 +89,21 @@ func (w *work) next() {
 		w.working[waits.namespace]++
 		w.began[waits.namespace] = w.turn
 		close(waits.begins)
+		if w.keeps {
+			w.forgetOld()
+		}
+	}
+}
+
+// keptTurns is how many others may begin before a turn that is kept ends.
+const keptTurns = 1000
+
+// forgetOld drops namespaces that have not come again.
+func (w *work) forgetOld() {
+	for namespace, began := range w.began {
+		if w.turn-began > 2*keptTurns {
+			w.forget(namespace)
+		}
 	}
 }
 
@@ -146,8 +175,8 @@ func Exchange[T any](ctx context.Context, f func() (T, error)) (T, error) {
 
 // Alone runs what takes much memory once no other sync does so. Namespaces take turns, so one of
 // them keeps another one waiting for one sync at most. It waits for so long at most, and gives f as
-// long. The time that a server has to answer does not count meanwhile. Outside of a sync there is
-// no wait.
+// long. A namespace that has waited in vain keeps its turn until it comes again. The time that a
+// server has to answer does not count meanwhile. Outside of a sync there is no wait.
 func Alone(ctx context.Context, atMost time.Duration, f func(context.Context) error) error {
 	w, ok := ctx.Value(turnsKey{}).(worker)
 	if !ok {
