@@ -195,8 +195,8 @@ func endOf(key *packet.PublicKey, self *packet.Signature) time.Time {
 	return key.CreationTime.Add(time.Duration(*self.KeyLifetimeSecs) * time.Second)
 }
 
-// ID names the keys with what they are listed for. The same list has the same ID, and a list that
-// accepts other signatures has another one.
+// ID names the keys with what they are listed for. The same list has the same ID, and one with
+// another key, principal, revocation or end has another ID.
 func (k *Keys) ID() string {
 	var lines []byte
 	for _, a := range k.ssh {
