@@ -26,10 +26,11 @@ func (s *measuredEnv) jobRun(name string) *job.Run {
 	s.Helper()
 	var owner corev1.Namespace // an owner that is not there would have the Job deleted
 	s.must(s.c.Client.Get(s.Context(), types.NamespacedName{Name: s.ns}, &owner))
+	began := time.Now()
 	return &job.Run{
 		Client: s.c.Client, Job: types.NamespacedName{Namespace: s.ns, Name: name}, From: "smoke", Key: "key-of-" + name,
 		Owner:   metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: s.ns, UID: owner.UID},
-		Timeout: 10 * time.Minute, Now: time.Now,
+		Timeout: 10 * time.Minute, Uptime: func() time.Duration { return time.Since(began) },
 	}
 }
 
@@ -123,14 +124,15 @@ func TestJob_NotRun(t *testing.T) {
 	slow := s.jobRun("slow")
 	_, _ = slow.Poll(t.Context())
 	s.podOf(client.MatchingLabels{batchv1.JobNameLabel: "slow"})
-	slow.Now = func() time.Time { return time.Now().Add(30 * time.Second) }
+	uptime := slow.Uptime
+	slow.Uptime = func() time.Duration { return uptime() + 30*time.Second }
 	clustertest.Wait(s, "what the Job waits for", func() error {
 		if _, err := slow.Poll(t.Context()); unknown.Of(err).Detail != "Unschedulable" || !unknown.Of(err).Pending {
 			return fmt.Errorf("polling the Job: %w", err)
 		}
 		return nil
 	})
-	slow.Now = func() time.Time { return time.Now().Add(time.Hour) } // the Job controller is down
+	slow.Uptime = func() time.Duration { return uptime() + time.Hour } // the Job controller is down
 	if _, err := slow.Poll(t.Context()); unknown.Of(err).Detail != "the Job did not end in time: Unschedulable" {
 		t.Errorf("after an hour: %v", err)
 	}

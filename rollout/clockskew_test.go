@@ -11,6 +11,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,10 +31,11 @@ var skews = []time.Duration{-10 * time.Minute, time.Hour}
 // startSkewed runs a controller on a machine whose clock is ahead of the API server's.
 func startSkewed(s *env, ahead time.Duration, wrap ...transport.WrapperFunc) {
 	s.Helper()
-	server := clock.NewServer(time.Now)
+	began := time.Now()
+	server := clock.NewServer(time.Now, func() time.Duration { return time.Since(began) })
 	o := rollout.Options{
 		Concurrent: 50, Analysis: analysis.Options{MayReach: func(netip.Addr) error { return nil }},
-		Now: func() time.Time { return time.Now().Add(ahead) }, ServerNow: server.Now,
+		Now: func() time.Time { return time.Now().Add(ahead) }, Since: server.Since,
 	}
 	startReconciler(s.T, s.c, s.ns, o, func(*ctrl.Options) {}, append(wrap, server.Wrap)...)
 }
@@ -56,6 +58,23 @@ func TestDeadline_ClockOfAnotherMachine(t *testing.T) {
 	}
 }
 
+// placed returns when a pod of a tag got its node, and waits until one has.
+func placed(s *env, tag string) (at time.Time) {
+	s.Helper()
+	clustertest.Wait(s, "a pod with a node", func() error {
+		for _, p := range s.pods(tag) {
+			for _, c := range p.Status.Conditions {
+				if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+					at = c.LastTransitionTime.Time
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("there is none of %d", len(s.pods(tag)))
+	})
+	return at
+}
+
 // The time at which a pod got its node is moved to the clock of the controller.
 func TestFind_ClockOfAnotherMachine(t *testing.T) {
 	t.Parallel()
@@ -64,62 +83,62 @@ func TestFind_ClockOfAnotherMachine(t *testing.T) {
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("broken")
-	var placed time.Time
-	clustertest.Wait(t, "a pod with a node", func() error {
-		for _, p := range s.pods("broken") {
-			for _, c := range p.Status.Conditions {
-				if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
-					placed = c.LastTransitionTime.Time
-					return nil
-				}
-			}
-		}
-		return fmt.Errorf("there is none of %d", len(s.pods("broken")))
-	})
+	since := placed(s, "broken")
 	observed := &engine.Observed{Release: s.release(), Deployment: s.deployment("web")}
 	for _, rs := range s.sets() {
 		observed.ReplicaSets = append(observed.ReplicaSets, &rs)
 	}
 	for _, ahead := range skews {
-		finder := podcauses.New(s.c.Client, func() time.Time { return time.Now().Add(ahead) }, time.Now)
+		finder := podcauses.New(s.c.Client, func() time.Time { return time.Now().Add(ahead) }, time.Since)
 		found, err := finder.Find(t.Context(), observed)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if off := found.PlacedTime.Sub(placed.Add(ahead)); found.Failing != 1 || off.Abs() > time.Second {
-			t.Errorf("%s ahead: %d failing, since %s, want %s later than %s", ahead, found.Failing, found.PlacedTime, ahead, placed)
+		if off := found.PlacedTime.Sub(since.Add(ahead)); found.Failing != 1 || off.Abs() > time.Second {
+			t.Errorf("%s ahead: %d failing, since %s, want %s later than %s", ahead, found.Failing, found.PlacedTime, ahead, since)
 		}
 	}
 }
 
-// A Job ends in time by the clock of the API server, which says when it was created.
+// lookCount counts how often a controller looks at a Job.
+type lookCount struct{ atomic.Int32 }
+
+func (n *lookCount) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		resp, err := next.RoundTrip(r)
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/jobs/") {
+			n.Add(1)
+		}
+		return resp, err
+	})
+}
+
+func (n *lookCount) await(s *env, want int32) {
+	s.Helper()
+	clustertest.Wait(s, "looks at the Job while it runs", func() error {
+		if got := n.Load(); got < want {
+			return fmt.Errorf("%d looks of %d", got, want)
+		}
+		return nil
+	})
+}
+
+// A Job ends in time, although the clock of the API server says when it was created.
 func TestJob_ClockOfAnotherMachine(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range skews {
 		t.Run(ahead.String(), func(t *testing.T) {
 			t.Parallel()
 			s := &measuredEnv{newEnv(t)}
-			var looks atomic.Int32 // at the Job
-			startSkewed(s.env, ahead, func(next http.RoundTripper) http.RoundTripper {
-				return roundTripper(func(r *http.Request) (*http.Response, error) {
-					if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/jobs/") {
-						looks.Add(1)
-					}
-					return next.RoundTrip(r)
-				})
-			})
+			var looks lookCount
+			startSkewed(s.env, ahead, looks.wrap)
 			s.cronJob("smoke")
 			s.install(2)
 			s.plan("1", "100%")
 			s.analysed(v1alpha1.Metric{Name: "smoke", Job: &v1alpha1.JobMetric{From: "smoke", Timeout: seconds(600)}})
 			s.bring("v2")
 			pod := s.podOf(client.HasLabels{batchv1.JobNameLabel})
-			clustertest.Wait(s, "looks at the Job while it runs", func() error {
-				if n := looks.Load(); n < 3 { // before it is made, and twice
-					return fmt.Errorf("%d looks", n)
-				}
-				return nil
-			})
+			looks.await(s.env, 3) // before it is made, and twice
 			s.exit(pod, 0)
 			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
 			var jobs batchv1.JobList
@@ -129,4 +148,99 @@ func TestJob_ClockOfAnotherMachine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// serverClock lets a controller see that the clock of the API server jumps.
+type serverClock struct{ ahead atomic.Int64 }
+
+func (c *serverClock) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		resp, err := next.RoundTrip(r)
+		if err == nil {
+			resp.Header.Set("Date", time.Now().Add(time.Duration(c.ahead.Load())).UTC().Format(http.TimeFormat))
+		}
+		return resp, err
+	})
+}
+
+func (c *serverClock) jump(by time.Duration) { c.ahead.Store(int64(by)) }
+
+// The clock of the API server jumps while the pods of a step fail. The step misses its deadline as
+// without that.
+func TestDeadline_ServerClockJumps(t *testing.T) {
+	t.Parallel()
+	for _, by := range skews {
+		t.Run(by.String(), func(t *testing.T) {
+			t.Parallel()
+			s, server := newEnv(t), &serverClock{}
+			startSkewed(s, 0, server.wrap)
+			s.install(4)
+			s.plan("1", "100%")
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
+			s.deadline(10)
+			s.bring("broken")
+			s.become(map[string]int32{"v1": 3, "broken": 1})
+			placed(s, "broken")
+			server.jump(by)
+			s.waitFor(v1alpha1.ReasonRolledBack, 1, map[string]int32{"v1": 4})
+		})
+	}
+}
+
+// The clock of the API server jumps ahead after a pod got its node late. The deadline begins
+// again, as without that.
+func TestFind_ServerClockJumps(t *testing.T) {
+	t.Parallel()
+	s, _ := newEnvWithController(t)
+	s.install(2)
+	s.plan("1", "100%")
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
+	s.bring("broken")
+	since := placed(s, "broken")
+	observed := &engine.Observed{Release: s.release(), Deployment: s.deployment("web")}
+	for _, rs := range s.sets() {
+		observed.ReplicaSets = append(observed.ReplicaSets, &rs)
+	}
+	for _, by := range skews {
+		server, began := &serverClock{}, since.Add(-time.Hour)
+		dates := clock.NewServer(time.Now, func() time.Duration { return time.Since(began) })
+		own := rest.CopyConfig(s.c.Controller)
+		own.Wrap(server.wrap)
+		own.Wrap(dates.Wrap)
+		c, err := client.New(own, client.Options{})
+		s.must(err)
+		look := func() *engine.Pods {
+			t.Helper()
+			pods, err := podcauses.New(c, time.Now, dates.Since).Find(t.Context(), observed)
+			s.must(err)
+			return pods
+		}
+		look()
+		server.jump(by)
+		if found := look(); found.Failing != 1 || found.PlacedTime.Sub(since).Abs() > 2*time.Second {
+			t.Errorf("after a jump of %s: %d failing, since %s, want %s", by, found.Failing, found.PlacedTime, since)
+		}
+	}
+}
+
+// The clock of the API server jumps ahead while a Job runs. The Job has not run for so long.
+func TestJob_ServerClockJumps(t *testing.T) {
+	t.Parallel()
+	s, server := &measuredEnv{newEnv(t)}, &serverClock{}
+	var looks lookCount
+	startSkewed(s.env, 0, server.wrap, looks.wrap)
+	s.cronJob("smoke")
+	s.install(2)
+	s.plan("1", "100%")
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
+	s.analysed(v1alpha1.Metric{Name: "smoke", Job: &v1alpha1.JobMetric{From: "smoke", Timeout: seconds(600)}})
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
+		spec.Strategy.OnFailure, spec.Strategy.Analysis.OnUnknown = v1alpha1.FailureRollback, v1alpha1.UnknownPass
+	})
+	s.bring("v2")
+	pod := s.podOf(client.HasLabels{batchv1.JobNameLabel})
+	server.jump(time.Hour)
+	looks.await(s.env, looks.Load()+2)
+	s.exit(pod, 1)
+	s.waitFor(v1alpha1.ReasonRolledBack, 1, map[string]int32{"v1": 2})
 }

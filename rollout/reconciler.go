@@ -63,8 +63,8 @@ type Options struct {
 	// Uptime is a time that no one can set, from any moment on. A pause lasts by it. nil:
 	// the monotonic clock of the process.
 	Uptime func() time.Duration
-	// ServerNow is the clock of the API server, as of [clock.Server]; nil: it is that of Now.
-	ServerNow func() time.Time
+	// Since tells the age of a time that the cluster has written, as [clock.Server.Since]; nil: by Now.
+	Since func(t time.Time) time.Duration
 }
 
 // Add adds the BatchRelease reconciler to a manager, whose cache must be as
@@ -77,8 +77,8 @@ func Add(mgr ctrl.Manager, o Options) error {
 		began := time.Now()
 		o.Uptime = func() time.Duration { return time.Since(began) }
 	}
-	if o.ServerNow == nil {
-		o.ServerNow = o.Now
+	if o.Since == nil {
+		o.Since = func(t time.Time) time.Duration { return o.Now().Sub(t) }
 	}
 	r, err := newReconciler(mgr, o)
 	if err != nil {
@@ -116,7 +116,7 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Analysis.Now, o.Analysis.ServerNow = o.Now, o.ServerNow
+	o.Analysis.Now, o.Analysis.Uptime = o.Now, o.Uptime
 	measuring, err := analysis.Add(mgr, o.Analysis, o.DefaultServiceAccount)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 		failures:  failures.New(),
 		trials:    trials.New[*replicaSetChanged](),
 		growths:   &growths{inVain: trials.New[*failures.GrowthRefused]()},
-		pods:      podcauses.New(mgr.GetAPIReader(), o.Now, o.ServerNow),
+		pods:      podcauses.New(mgr.GetAPIReader(), o.Now, o.Since),
 		fence:     fence.New(mgr.GetAPIReader()),
 		startup:   sources,
 		abandonment: &abandonment{

@@ -44,9 +44,9 @@ type Options struct {
 	// DefaultAccount is the account of releases that name none; empty: the controller's own.
 	DefaultAccount string
 	Now            func() time.Time
-	// ServerNow is the clock of the API server.
-	ServerNow func() time.Time
-	Log       logr.Logger
+	// Uptime is a time that no one can set, from any moment on.
+	Uptime func() time.Duration
+	Log    logr.Logger
 	// Resolver and MayReach are for tests.
 	Resolver *net.Resolver
 	MayReach func(netip.Addr) error
@@ -80,7 +80,7 @@ func (p *Providers) Question(m engine.Measurement, owner metav1.OwnerReference) 
 	if q := m.Update; q != nil && q.Job != nil {
 		a.job = &job.Run{
 			Client: p.o.Client, Job: types.NamespacedName{Namespace: m.Namespace, Name: jobName(m)}, From: q.Job.From,
-			Key: m.Hash(), Owner: owner, Timeout: orDefault(q.Job.Timeout, 10*time.Minute), Now: p.o.ServerNow,
+			Key: m.Hash(), Owner: owner, Timeout: orDefault(q.Job.Timeout, 10*time.Minute), Uptime: p.o.Uptime,
 		}
 	}
 	return pool.Question[verdict.Key, engine.Measured]{Key: m.Key, Host: p.host(m), At: m.At, Run: a.run}

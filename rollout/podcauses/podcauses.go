@@ -28,16 +28,16 @@ import (
 // Finder finds out why pods are not available. It reads them past the cache, which has
 // none: only a release that is stuck asks.
 type Finder struct {
-	reader    client.Reader
-	now       func() time.Time
-	serverNow func() time.Time
-	searches  *searches
+	reader   client.Reader
+	now      func() time.Time
+	since    func(time.Time) time.Duration
+	searches *searches
 }
 
-// New returns a Finder that reads from the API server. The times of pods are by the server's clock,
-// and those that it tells by the other one.
-func New(reader client.Reader, now, serverNow func() time.Time) *Finder {
-	return &Finder{reader: reader, now: now, serverNow: serverNow, searches: &searches{of: map[types.NamespacedName]search{}}}
+// New returns a Finder that reads from the API server. The times that it tells are by now. The
+// ages of times in pods, which the cluster has written, are by since.
+func New(reader client.Reader, now func() time.Time, since func(time.Time) time.Duration) *Finder {
+	return &Finder{reader: reader, now: now, since: since, searches: &searches{of: map[types.NamespacedName]search{}}}
 }
 
 // Forget forgets a release that is gone.
@@ -45,7 +45,7 @@ func (f *Finder) Forget(release types.NamespacedName) { f.searches.forget(releas
 
 // Find returns why pods of the update revision are not available.
 func (f *Finder) Find(ctx context.Context, o *engine.Observed) (*engine.Pods, error) {
-	causes := causes{pods: &engine.Pods{}, counted: map[string]int32{}}
+	causes := causes{pods: &engine.Pods{}, counted: map[string]int32{}, since: f.since}
 	for _, rs := range o.ReplicaSets {
 		if !engine.IsUpdate(o, rs) {
 			continue
@@ -57,7 +57,7 @@ func (f *Finder) Find(ctx context.Context, o *engine.Observed) (*engine.Pods, er
 			return nil, fmt.Errorf("listing the pods of ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
 		}
 		for i := range pods.Items {
-			available := isAvailable(&pods.Items[i], o.Deployment.Spec.MinReadySeconds, f.serverNow())
+			available := isAvailable(&pods.Items[i], o.Deployment.Spec.MinReadySeconds, f.since)
 			if available {
 				continue // nothing to explain, and no Node to ask for
 			}
@@ -75,11 +75,7 @@ func (f *Finder) Find(ctx context.Context, o *engine.Observed) (*engine.Pods, er
 			causes.strangers(strangers, missing, ptr.Deref(rs.Spec.Replicas, 1), keys)
 		}
 	}
-	pods := causes.sum()
-	if !pods.PlacedTime.IsZero() {
-		pods.PlacedTime = pods.PlacedTime.Add(f.now().Sub(f.serverNow()))
-	}
-	return pods, nil
+	return causes.sum(f.now()), nil
 }
 
 // findStrangers counts the pods that were made for a ReplicaSet and that its selector
@@ -245,6 +241,8 @@ type causes struct {
 	pods    *engine.Pods
 	counted map[string]int32
 	refused bool // the API server refuses pods of the template
+	since   func(time.Time) time.Duration
+	placed  time.Duration // for how long the first of the failing pods has had its node
 }
 
 // notCreated counts what the ReplicaSet controller could not create. A quota that
@@ -306,9 +304,7 @@ func (c *causes) add(pod *corev1.Pod, lost bool) {
 	}
 	c.pods.Failing++
 	c.counted["not ready"+waitingReason(pod)]++
-	if placed := placedTime(pod); c.pods.PlacedTime.IsZero() || placed.Before(c.pods.PlacedTime) {
-		c.pods.PlacedTime = placed
-	}
+	c.placed = max(c.placed, c.since(placedTime(pod)))
 }
 
 // placedTime returns when a pod got its node. A pod that names its node itself has
@@ -323,11 +319,11 @@ func placedTime(pod *corev1.Pod) time.Time {
 }
 
 // isAvailable reports whether a pod is available, or too young to be.
-func isAvailable(pod *corev1.Pod, minReadySeconds int32, now time.Time) bool {
+func isAvailable(pod *corev1.Pod, minReadySeconds int32, since func(time.Time) time.Duration) bool {
 	soak := time.Duration(minReadySeconds) * time.Second
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			return now.Sub(c.LastTransitionTime.Time) >= soak || now.Sub(pod.CreationTimestamp.Time) <= 2*soak
+			return since(c.LastTransitionTime.Time) >= soak || since(pod.CreationTimestamp.Time) <= 2*soak
 		}
 	}
 	return false
@@ -372,7 +368,7 @@ func howEnded(t *corev1.ContainerStateTerminated) string {
 // namedCauses is how many causes a message names.
 const namedCauses = 3
 
-func (c *causes) sum() *engine.Pods {
+func (c *causes) sum(now time.Time) *engine.Pods {
 	var said []string
 	for _, cause := range slices.Sorted(maps.Keys(c.counted)) {
 		noun := "pods"
@@ -384,8 +380,8 @@ func (c *causes) sum() *engine.Pods {
 	if more := len(said) - namedCauses; more > 0 {
 		said = append(said[:namedCauses], fmt.Sprintf("and %d more causes", more))
 	}
-	if c.refused {
-		c.pods.PlacedTime = time.Time{}
+	if c.pods.Failing > 0 && !c.refused {
+		c.pods.PlacedTime = now.Add(-c.placed)
 	}
 	c.pods.Cause = strings.Join(said, "; ")
 	return c.pods

@@ -51,14 +51,15 @@ func TestCauses_PlacedTime(t *testing.T) {
 		{name: "one is refused", failing: 2, rs: refused, pods: []corev1.Pod{pod("a", scheduled(corev1.ConditionTrue, 9*time.Minute))}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := causes{pods: &engine.Pods{}, counted: map[string]int32{}}
+			now := created.Add(time.Hour)
+			c := causes{pods: &engine.Pods{}, counted: map[string]int32{}, since: now.Sub}
 			if tc.rs != nil {
 				c.notCreated(tc.rs)
 			}
 			for i := range tc.pods {
 				c.add(&tc.pods[i], tc.lost != "" && tc.pods[i].Spec.NodeName == tc.lost)
 			}
-			if got := c.sum(); got.Failing != tc.failing || !got.PlacedTime.Equal(tc.placed) {
+			if got := c.sum(now); got.Failing != tc.failing || !got.PlacedTime.Equal(tc.placed) {
 				t.Errorf("%d failing since %s, want %d since %s", got.Failing, got.PlacedTime, tc.failing, tc.placed)
 			}
 		})

@@ -171,7 +171,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("finding a cluster; set KUBECONFIG: %w", err)
 	}
-	serverClock := clock.NewServer(time.Now)
+	serverClock := clock.NewServer(time.Now, uptime)
 	rc.Wrap(serverClock.Wrap)
 	mgr, fences, err := newManager(rc, o)
 	if err != nil {
@@ -183,7 +183,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	if err := rollout.Add(mgr, rollout.Options{
 		Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount, Selector: selector, Notifier: notifier, Uptime: uptime,
-		ServerNow: serverClock.Now, Analysis: providers,
+		Since: serverClock.Since, Analysis: providers,
 	}); err != nil {
 		return err
 	}

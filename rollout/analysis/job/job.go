@@ -50,10 +50,11 @@ type Run struct {
 	Owner metav1.OwnerReference
 	// Timeout is how long the Job may run.
 	Timeout time.Duration
-	// Now is the clock of the API server, which says when a Job was created.
-	Now func() time.Time
+	// Uptime is a time that no one can set, from any moment on.
+	Uptime func() time.Duration
 
-	waits string // for what a pod of the Job was last seen to wait
+	waits string         // for what a pod of the Job was last seen to wait
+	seen  *time.Duration // the uptime at which the Job was first seen
 }
 
 // Poll makes the Job unless it exists, and reports whether it has passed. As long as it runs,
@@ -97,7 +98,10 @@ func (r *Run) result(ctx context.Context, j *batchv1.Job) (bool, error) {
 			return false, unknown.New(unknown.JobNotRun, r.ending(ctx, j))
 		}
 	}
-	age := r.Now().Sub(j.CreationTimestamp.Time)
+	if r.seen == nil {
+		r.seen = new(r.Uptime())
+	}
+	age := r.Uptime() - *r.seen // the time of its creation is by a clock that may have jumped since
 	if age > r.Timeout+grace {
 		return false, unknown.New(unknown.JobNotRun, r.late())
 	}
@@ -125,6 +129,7 @@ func (r *Run) create(ctx context.Context) error {
 	case err != nil:
 		return r.apiError(err, "get CronJobs")
 	}
+	r.seen = new(r.Uptime())
 	if err := r.Client.Create(ctx, r.jobOf(&from)); err != nil && !apierrors.IsAlreadyExists(err) {
 		return r.apiError(err, create)
 	}

@@ -13,7 +13,7 @@ import (
 
 // A Job of no completions is complete at once. No program has said that all is well.
 func TestResult_NoPod(t *testing.T) {
-	r := Run{Now: time.Now}
+	r := Run{Uptime: func() time.Duration { return 0 }}
 	j := &batchv1.Job{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}}
 	if ok, err := r.result(context.Background(), j); ok || err == nil || unknown.Of(err).Reason != unknown.JobNotRun || unknown.Of(err).Retry {
 		t.Errorf("a Job without a pod: %t, %v", ok, err)
