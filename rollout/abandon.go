@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/failures"
 	"github.com/tranche-dev/tranche/rollout/impersonate"
 	"github.com/tranche-dev/tranche/rollout/managedfields"
+	"github.com/tranche-dev/tranche/rollout/startup"
 	"github.com/tranche-dev/tranche/rollout/tell"
 )
 
@@ -86,9 +88,10 @@ type abandonment struct {
 	*tell.Teller
 	reader    client.Reader // past the cache
 	plans     planIndex
-	startup   *startup
+	startup   *startup.Plans
 	handBacks *handBacks
 	now       func() time.Time
+	selector  labels.Selector
 }
 
 // abandon hands back Deployments that no plan governs any more, and deletes their records. It
@@ -168,18 +171,18 @@ func (a *abandonment) letGo(ctx context.Context, deployment types.NamespacedName
 	if wait, err := a.awaitSource(ctx, deployment); err != nil || wait > 0 {
 		return wait, err
 	}
-	return 0, a.release(ctx, deployment)
+	var o engine.Observed
+	if err := observeWorkload(ctx, a, deployment, "", &o); err != nil || o.Deployment == nil {
+		return 0, err // the garbage collector takes its records
+	}
+	if isOthers, err := a.isOfAnother(ctx, &o); err != nil || isOthers {
+		return 0, err
+	}
+	return 0, a.release(ctx, deployment, o)
 }
 
 // release lets go of a Deployment that no plan governs.
-func (a *abandonment) release(ctx context.Context, key types.NamespacedName) error {
-	var o engine.Observed
-	if err := observeWorkload(ctx, a, key, "", &o); err != nil {
-		return err
-	}
-	if o.Deployment == nil {
-		return nil // the garbage collector takes its records
-	}
+func (a *abandonment) release(ctx context.Context, key types.NamespacedName, o engine.Observed) error {
 	w := &actor{Client: a.Client, as: ctx, d: o.Deployment}
 	actions, released := engine.Abandon(o), false
 	if engine.Mislabelled(&o) && len(actions) == 0 {
@@ -216,6 +219,20 @@ func (a *abandonment) release(ctx context.Context, key types.NamespacedName) err
 	}
 	a.handBacks.forget(key)
 	return nil
+}
+
+// isOfAnother reports whether another controller lets go of a Deployment: it worked for the plan that
+// is gone. It may not run, and the Deployment then stays as it is.
+func (a *abandonment) isOfAnother(ctx context.Context, o *engine.Observed) (bool, error) {
+	stable := plan.StableRecord(o.Records)
+	if stable == nil {
+		return false, nil
+	}
+	var c appsv1.ControllerRevision
+	if err := a.Get(ctx, types.NamespacedName{Namespace: o.Deployment.Namespace, Name: stable.Name}, &c); err != nil {
+		return false, fmt.Errorf("getting ControllerRevision %s: %w", stable.Name, err)
+	}
+	return records.IsOfAnother(&c, a.selector), nil
 }
 
 // unmoved asks the API server whether a Deployment is as it was observed. One that the cache
@@ -296,10 +313,10 @@ func (a *abandonment) returning(ctx context.Context, deployment types.Namespaced
 	}
 	switch {
 	case slices.ContainsFunc(plans.Items, returns):
-		a.startup.awaitReturn(deployment)
+		a.startup.AwaitReturn(deployment)
 		return true, nil
 	case len(plans.Items) > 0: // else it is created now
-		a.startup.endReturn(deployment)
+		a.startup.EndReturn(deployment)
 	}
 	return false, nil
 }
@@ -313,7 +330,7 @@ func returns(br v1alpha1.BatchRelease) bool {
 // handed back or its records go. One that no GitSource applies waits for nothing, unless it is
 // restored: its BatchRelease may come after it.
 func (a *abandonment) awaitSource(ctx context.Context, deployment types.NamespacedName) (time.Duration, error) {
-	wait := a.startup.wait(deployment)
+	wait := a.startup.Wait(deployment)
 	if wait == 0 {
 		return 0, nil
 	}

@@ -30,6 +30,8 @@ type actor struct {
 	d  *appsv1.Deployment
 	// minor is the cluster's version, which says how revisions are named.
 	minor int
+	// selector is that of the controller.
+	selector labels.Selector
 	// written is the Deployment as the API server returned it for the last write.
 	written *appsv1.Deployment
 }
@@ -94,6 +96,7 @@ func (a *actor) remember(ctx context.Context, action engine.Remember) (bool, err
 	if err != nil {
 		return false, err
 	}
+	records.Mark(record, a.selector, a.br.Labels)
 	if !action.Exists {
 		err := a.Create(ctx, record, fieldOwner)
 		if apierrors.IsAlreadyExists(err) {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/records"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/failures"
@@ -136,7 +137,8 @@ func (r *reconciler) ownRecords(ctx context.Context, o *engine.Observed) error {
 			return cmp.Or(err, failures.ErrChanged)
 		}
 		ofDeployment := func(owner metav1.OwnerReference) bool { return owner.UID == o.Deployment.UID }
-		if metav1.IsControlledBy(&c, o.Release) && slices.ContainsFunc(c.OwnerReferences, ofDeployment) {
+		marked := records.Mark(&c, r.selector, o.Release.Labels)
+		if metav1.IsControlledBy(&c, o.Release) && slices.ContainsFunc(c.OwnerReferences, ofDeployment) && !marked {
 			continue
 		}
 		if err := r.fence.Release(ctx, o.Release); err != nil {
@@ -145,8 +147,9 @@ func (r *reconciler) ownRecords(ctx context.Context, o *engine.Observed) error {
 		p := jsonpatch.Patch{}
 		p.At(&c)
 		p.Add("/metadata/ownerReferences", ownersOf(o.Deployment, o.Release))
+		p.Add("/metadata/annotations", c.Annotations)
 		if err := r.Patch(ctx, &c, p.Raw(), fieldOwner); err != nil {
-			return fmt.Errorf("making the Deployment and the BatchRelease owners of ControllerRevision %s: %w", record.Name, err)
+			return fmt.Errorf("writing the owners and the annotations of ControllerRevision %s: %w", record.Name, err)
 		}
 	}
 	return nil

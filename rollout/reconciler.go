@@ -38,6 +38,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/notify"
 	"github.com/tranche-dev/tranche/rollout/podcauses"
 	"github.com/tranche-dev/tranche/rollout/share"
+	"github.com/tranche-dev/tranche/rollout/startup"
 	"github.com/tranche-dev/tranche/rollout/tell"
 	"github.com/tranche-dev/tranche/rollout/templates"
 	"github.com/tranche-dev/tranche/rollout/transition"
@@ -122,7 +123,7 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 		return nil, err
 	}
 	plans, teller := planIndex{c}, tell.New(mgr.GetEventRecorder("tranche"), o.Now)
-	sources := &startup{uptime: o.Uptime, seen: map[types.NamespacedName]bool{}, returns: map[types.NamespacedName]time.Duration{}}
+	sources := startup.New(o.Uptime)
 	return &reconciler{
 		version:   version,
 		reader:    mgr.GetAPIReader(),
@@ -140,7 +141,7 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 		startup:   sources,
 		abandonment: &abandonment{
 			Client: c, Teller: teller, reader: mgr.GetAPIReader(), plans: plans, startup: sources,
-			handBacks: &handBacks{of: map[types.NamespacedName]sentEvent{}}, now: o.Now,
+			handBacks: &handBacks{of: map[types.NamespacedName]sentEvent{}}, now: o.Now, selector: o.Selector,
 		},
 		notifier:  o.Notifier,
 		selector:  o.Selector,
@@ -196,7 +197,7 @@ type reconciler struct {
 	trials      *trials.Trials[*replicaSetChanged]
 	growths     *growths
 	pods        *podcauses.Finder
-	startup     *startup
+	startup     *startup.Plans
 	abandonment *abandonment
 	notifier    *notify.Notifier
 	selector    labels.Selector
@@ -232,7 +233,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return r.result(ctx, req.NamespacedName, 0, r.abandonment.recordHandBack(ctx, &br))
 	}
 	deployment := types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}
-	r.startup.saw(deployment)
+	r.startup.Saw(deployment)
 	ctx = impersonate.ForDeployment(ctx, deployment)
 	o, wait, err := r.round(ctx, &br)
 	var changed *replicaSetChanged
@@ -489,7 +490,7 @@ func (r *reconciler) resizeRest(ctx context.Context, o engine.Observed, refused 
 
 // act makes the actions. The first that fails ends the round.
 func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engine.Action, log logr.Logger) error {
-	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment, minor: o.Minor}
+	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment, minor: o.Minor, selector: r.selector}
 	release := client.ObjectKeyFromObject(o.Release)
 	for _, action := range actions {
 		wrote, err := a.act(ctx, action)

@@ -1,4 +1,5 @@
-// Package records tells which ControllerRevisions are records of Tranche, and of which Deployment.
+// Package records tells which ControllerRevisions are records of Tranche, of which Deployment, and
+// of which controller.
 //
 // The native controllers of StatefulSets and DaemonSets make ControllerRevisions, too. They copy
 // labels and annotations that a user chooses, who may have no right to a ControllerRevision.

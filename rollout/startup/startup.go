@@ -1,4 +1,5 @@
-package rollout
+// Package startup says how long a Deployment without a plan waits for its source before it is handed back.
+package startup
 
 import (
 	"sync"
@@ -12,21 +13,27 @@ import (
 // died. The sources are synced in that time, and bring it back.
 const sourcesWithin = 30 * time.Second
 
-// startup knows which Deployments had a plan since this process began to lead. A plan of
+// Plans knows which Deployments had a plan since this process began to lead. A plan of
 // these that goes has left the branch now.
-type startup struct {
+type Plans struct {
 	mu     sync.Mutex
 	uptime func() time.Duration
 	begun  bool
 	began  time.Duration
 	seen   map[types.NamespacedName]bool
-	// returns has the Deployments of plans that [returns] was true of last. The value is the
-	// uptime until which such a plan may be created again, and 0 until the old one is gone.
+	// returns has the Deployments whose plan is to be created again, by the uptime until which
+	// that may be. It is 0 until the old plan is gone.
 	returns map[types.NamespacedName]time.Duration
 }
 
-// saw notes that a Deployment has a plan.
-func (s *startup) saw(deployment types.NamespacedName) {
+// New returns Plans by a time that nothing sets, from any moment on. The start is the first call
+// of another function.
+func New(uptime func() time.Duration) *Plans {
+	return &Plans{uptime: uptime, seen: map[types.NamespacedName]bool{}, returns: map[types.NamespacedName]time.Duration{}}
+}
+
+// Saw notes that a Deployment has a plan.
+func (s *Plans) Saw(deployment types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.returns, deployment)
@@ -38,15 +45,15 @@ func (s *startup) saw(deployment types.NamespacedName) {
 }
 
 // left returns how much of the time is left, which begins with the first call.
-func (s *startup) left() time.Duration {
+func (s *Plans) left() time.Duration {
 	if !s.begun {
 		s.begun, s.began = true, s.uptime()
 	}
 	return max(0, s.began+sourcesWithin-s.uptime())
 }
 
-// wait returns how long the hand-back of a Deployment without a plan waits for its source.
-func (s *startup) wait(deployment types.NamespacedName) time.Duration {
+// Wait returns how long the hand-back of a Deployment without a plan waits for its source.
+func (s *Plans) Wait(deployment types.NamespacedName) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if until, ok := s.returns[deployment]; ok {
@@ -65,16 +72,16 @@ func (s *startup) wait(deployment types.NamespacedName) time.Duration {
 	return s.left()
 }
 
-// awaitReturn notes that the plan of a Deployment is to be created again once the old one,
+// AwaitReturn notes that the plan of a Deployment is to be created again once the old one,
 // which a finalizer keeps, is gone.
-func (s *startup) awaitReturn(deployment types.NamespacedName) {
+func (s *Plans) AwaitReturn(deployment types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.returns[deployment] = 0
 }
 
-// endReturn notes that the branch does not have the plan of a Deployment any more.
-func (s *startup) endReturn(deployment types.NamespacedName) {
+// EndReturn notes that the branch does not have the plan of a Deployment any more.
+func (s *Plans) EndReturn(deployment types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.returns, deployment)
