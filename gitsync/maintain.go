@@ -46,7 +46,7 @@ func maintainApplied(
 		return next{}, nil
 	}
 	res.maintained, res.outcome.Intents, res.outcome.MaintenanceErrors = true, nil, nil
-	a := attempt{snapshot: s, policy: policy, observer: apply.NewObserver(src.gs, src.as, src.own)}
+	a := attempt{snapshot: s, policy: policy, observer: src.observer()}
 	applied, err := keepApplied(ctx, src, res, a)
 	name := desired.CommitName(src.gs.Spec.Ref.String(), src.gs.Status.AppliedCommit)
 	if err := putAside(src, res, err, name); err != nil {

@@ -106,7 +106,7 @@ func syncCommit(ctx context.Context, src *source, res *result, s *repository.Sna
 	if len(res.outcome.Awaited) > 0 {
 		return maintainApplied(ctx, src, res, s, policy)
 	}
-	a := attempt{snapshot: s, policy: policy, observer: apply.NewObserver(src.gs, src.as, src.own)}
+	a := attempt{snapshot: s, policy: policy, observer: src.observer()}
 	a.observer.First = apply.FirstOf(&src.gs.Status, src.lists, src.since)
 	a.changes, err = prepare(ctx, src, a)
 	res.prepared(a.changes)

@@ -43,7 +43,7 @@ func TestManyPlansAreListedTogether(t *testing.T) {
 			return nil
 		})
 	}
-	takes(8 + 1)
+	takes(8 + 1 + 1) // the last one is of the plans as objects of the source
 	for i := range others {
 		s.must(s.c.Client.Create(s.Context(), &v1alpha1.BatchRelease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: fmt.Sprintf("other-%03d", i)},
@@ -53,7 +53,7 @@ func TestManyPlansAreListedTogether(t *testing.T) {
 			},
 		}))
 	}
-	takes(8 + 1 + 8 + 1) // the first list of all is cut off
+	takes(8 + 1 + 8 + 1) // the first list of all is cut off, and that of the objects is not tried again
 	s.applied(s.push(map[string]string{
 		"deploy/web-19.yaml": web("v2", "web", "web-19", "replicas: 2", "replicas: 0"), "deploy/plan-web-19.yaml": "",
 	}))

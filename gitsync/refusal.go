@@ -24,7 +24,7 @@ func refuse(ctx context.Context, src *source, res *result, a attempt, refusal er
 		return refusal
 	}
 	ps = slices.Clone(ps)
-	a.observer = apply.NewObserver(src.gs, src.as, src.own)
+	a.observer = src.observer()
 	if a.changes != nil && a.changes.Releases != nil {
 		waiting, executed, more := execute.Refused(ctx, src.execution(&res.outcome), a.changes, a.observer)
 		res.add(executed)

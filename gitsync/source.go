@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/authors"
 	"github.com/tranche-dev/tranche/gitsync/clients"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
@@ -158,6 +159,13 @@ func (src *source) reader(ctx context.Context, s *repository.Snapshot, by signer
 		Brought:    src.cached.brought, Approved: src.cached.approved, Exceeded: src.cached.exceeded,
 		Order: src.cached.order, Changes: src.cached.changes, Signatures: by,
 	}
+}
+
+// observer returns what reads the cluster for a sync, and has read nothing.
+func (src *source) observer() *apply.Observer {
+	o := apply.NewObserver(src.gs, src.as, src.own)
+	o.Lists, o.Account = src.lists, src.clients.User(src.gs.Namespace, src.gs.Spec.ServiceAccountName)
+	return o
 }
 
 // execution returns how the sync applies commits.

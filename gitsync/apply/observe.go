@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -102,6 +100,11 @@ type Observer struct {
 	As client.Reader
 	// Own reads what else is needed, as the controller.
 	Own client.Reader
+
+	// Lists reads many objects of a kind together, as Account, the name of that of As. nil: each
+	// object is read by itself.
+	Lists   *lists.Shared
+	Account string
 
 	// First says that the source has applied nothing yet, and what the namespaces of its
 	// objects have. nil: all is read.
@@ -255,41 +258,6 @@ func (o *Observer) get(ctx context.Context, t *Target) (*unstructured.Unstructur
 
 func (o *Observer) isAbsent(object plan.Object) bool {
 	return object.GroupVersionKind().GroupKind() == inventory.ReleaseKind && o.absent[client.ObjectKeyFromObject(object)]
-}
-
-// liveRead is an answer of the API server.
-type liveRead struct {
-	live *unstructured.Unstructured
-	err  error
-}
-
-// readsAtOnce is how many objects of a source are read at the same time.
-const readsAtOnce = 4
-
-// ReadAhead reads the live objects of some that are observed next, several at the same time: most
-// of a read is waiting. It counts until done is called; a later look is about what is there then.
-// A first sync reads few of its objects, and ReadAhead none of them.
-func (o *Observer) ReadAhead(ctx context.Context, objects []plan.Object) (done func()) {
-	if o.First != nil {
-		return func() {}
-	}
-	objects = slices.DeleteFunc(slices.Clone(objects), o.isAbsent)
-	reads := make([]liveRead, len(objects))
-	var next atomic.Int64
-	var running sync.WaitGroup
-	for range min(readsAtOnce, len(objects)) {
-		running.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(objects); i = int(next.Add(1)) - 1 {
-				reads[i].live, reads[i].err = inventory.Get(ctx, o.As, inventory.Of(objects[i].Unstructured))
-			}
-		})
-	}
-	running.Wait()
-	o.ahead = make(map[string]liveRead, len(objects))
-	for i, object := range objects {
-		o.ahead[inventory.Of(object.Unstructured).ID()] = reads[i]
-	}
-	return func() { o.ahead = nil }
 }
 
 // observeReplicas finds out whether an autoscaler writes spec.replicas, where Git has the

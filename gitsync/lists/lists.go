@@ -31,6 +31,7 @@ type Shared struct {
 	hpas     lists[map[Scaled]bool]
 	failures lists[Failures]
 	versions lists[map[string]Version]
+	objects  answers[struct{}] // no list is kept of them, and of a refusal that there was one
 }
 
 // New returns a Shared that has read nothing.
