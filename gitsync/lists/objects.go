@@ -2,6 +2,8 @@ package lists
 
 import (
 	"context"
+	"fmt"
+	"math/bits"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -43,7 +45,7 @@ func (s *Shared) ObjectsIn(ctx context.Context, kind Kind, namespace string, nam
 		}
 		return struct{}{}, ErrTooMany
 	}
-	key := kind.Account + "\x00" + namespace + "\x00" + kind.String()
+	key := fmt.Sprintf("%s\x00%s\x00%s\x00%d", kind.Account, namespace, kind, bits.Len(uint(len(names)))) // it may be too many for a few
 	if _, _, err := s.objects.get(key, time.Now(), read); err != nil {
 		return nil
 	}
