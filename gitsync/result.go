@@ -87,7 +87,7 @@ func nextSync(src *source, res *result, err error) (reconcile.Result, error) {
 		uid: src.gs.UID, generation: src.gs.Generation, asked: requests.Asked(src.gs), applied: src.gs.Status.AppliedCommit,
 		remote: src.remote, since: src.since, approvals: res.approvals,
 		unready: entriesOf(res.outcome.Unready), interval: src.gs.Spec.IntervalOrDefault(), until: until,
-		version: src.gs.ResourceVersion, footprint: res.footprint, whole: time.Now(),
+		version: src.gs.ResourceVersion, footprint: res.footprint,
 	}
 	src.store()
 	return nextAt(src, res, until), nil

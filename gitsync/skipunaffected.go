@@ -44,10 +44,8 @@ type lastSync struct {
 	until    time.Time
 	// version is that of the GitSource after the last write of its status.
 	version string
-	// footprint is what the cluster had of the source then; nil: it is to be read again. whole
-	// is the time of the last whole sync.
+	// footprint is what the cluster had of the source then; nil: it is to be read again.
 	footprint *footprint.Footprint
-	whole     time.Time
 }
 
 // isOf reports whether a source is as it was.

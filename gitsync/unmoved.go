@@ -10,16 +10,9 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-const (
-	// tenths is the part of an interval by which a list may be old that sources share. The next
-	// interval begins with the list, so that drift is found within one.
-	tenths = 10
-	// wholeAfter is the time after which a source is synced as a whole although its objects have
-	// the versions that were applied. Schemas, policies and rights may have changed.
-	wholeAfter = time.Hour
-	// wholeAfterIntervals is the same as a number of intervals. The longer of the two counts.
-	wholeAfterIntervals = 10
-)
+// tenths is the part of an interval by which a list may be old that sources share. The next
+// interval begins with the list, so that drift is found within one.
+const tenths = 10
 
 // errToRead says that a source has to be synced as a whole when its interval is over.
 var errToRead = errors.New("more than versions is to be read")
@@ -29,7 +22,7 @@ var errToRead = errors.New("more than versions is to be read")
 // an account in a namespace.
 func unmoved(ctx context.Context, src *source) (*lastSync, error) {
 	last := *src.cached.last
-	if !last.versionsTell(src.gs) {
+	if !last.versionsTell(src.gs) || !src.cached.executed.DryRuns.Counts(last.interval) {
 		return nil, errToRead
 	}
 	as, err := src.clients.As(src.gs.Namespace, src.gs.Spec.ServiceAccountName)
@@ -52,5 +45,5 @@ func (r *lastSync) versionsTell(gs *v1alpha1.GitSource) bool {
 	w := gs.Spec.WriteBack
 	return r.footprint != nil && r.version == gs.ResourceVersion &&
 		len(gs.Spec.DependsOn) == 0 && (w == nil || !w.Enabled && !w.Notes) &&
-		len(gs.Status.Kept) == 0 && time.Since(r.whole) < max(wholeAfter, wholeAfterIntervals*r.interval)
+		len(gs.Status.Kept) == 0
 }

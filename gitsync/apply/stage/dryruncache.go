@@ -12,9 +12,13 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// validFor is how long a dry run counts. Its result also depends on schemas, defaults,
-// policies, webhooks and rights. Those change seldom, and without a notice.
-const validFor = 10 * time.Minute
+// A dry run counts for validFor, or for validForIntervals of the source if that is longer. Its
+// result also depends on schemas, defaults, policies, webhooks and rights. Those change seldom,
+// and without a notice.
+const (
+	validFor          = time.Hour
+	validForIntervals = 10
+)
 
 // DryRunCache has the objects of which the API server has said that an apply changes nothing.
 // The dry run of the same manifest and the same version of the object is not repeated. Drift
@@ -29,10 +33,15 @@ type DryRunCache struct {
 // for a sync, or has changed what the source applies, or its account.
 func (s DryRunCache) Valid(gs *v1alpha1.GitSource, asked bool) DryRunCache {
 	spec := apply.Digest(&gs.Spec)
-	if s.spec == spec && time.Since(s.since) < validFor && !asked {
+	if s.spec == spec && s.Counts(gs.Spec.IntervalOrDefault()) && !asked {
 		return s
 	}
 	return DryRunCache{spec: spec, since: time.Now(), passed: map[string]string{}}
+}
+
+// Counts reports whether dry runs of a source with an interval still count.
+func (s DryRunCache) Counts(interval time.Duration) bool {
+	return time.Since(s.since) < max(validFor, validForIntervals*interval)
 }
 
 // Has reports whether an apply of a target is known to change nothing.
