@@ -64,9 +64,11 @@ type source struct {
 	// cached is what earlier syncs have kept. The steps add to it.
 	cached cacheEntry
 
-	// remote and as are set by connect. as reads and writes what is applied.
-	remote gitserver.Remote
-	as     client.Client
+	// remote, as and account are set by connect. as reads and writes what is applied, as the
+	// user account.
+	remote  gitserver.Remote
+	as      client.Client
+	account string
 }
 
 func newSource(ctx context.Context, r *resources, gs *v1alpha1.GitSource, keep cacheEntry, since time.Time) *source {
@@ -97,6 +99,7 @@ func (src *source) connect(ctx context.Context) (err error) {
 		return err
 	}
 	src.watcher.Watch(src.name, src.remote.URL)
+	src.account = src.clients.User(gs.Namespace, gs.Spec.ServiceAccountName)
 	src.as, err = src.clients.As(gs.Namespace, gs.Spec.ServiceAccountName)
 	return err
 }
@@ -164,7 +167,7 @@ func (src *source) reader(ctx context.Context, s *repository.Snapshot, by signer
 // observer returns what reads the cluster for a sync, and has read nothing.
 func (src *source) observer() *apply.Observer {
 	o := apply.NewObserver(src.gs, src.as, src.own)
-	o.Lists, o.Account = src.lists, src.clients.User(src.gs.Namespace, src.gs.Spec.ServiceAccountName)
+	o.Lists, o.Account = src.lists, src.account
 	return o
 }
 
