@@ -291,6 +291,7 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	// A sync that took too long says so, too.
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), v1alpha1.DefaultTimeout)
 	defer cancel()
+	keepShards(ctx, src)
 	return nextSync(src, res, r.conclude(ctx, src, res, err))
 }
 

@@ -65,3 +65,39 @@ func TestShards(t *testing.T) {
 		t.Errorf("history %+v", h)
 	}
 }
+
+// A source goes over to another controller and cannot apply what its branch has. Its release goes
+// over all the same.
+func TestShards_SourceThatAppliesNothing(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(s *env){
+		"suspended":          edited(func(gs *v1alpha1.GitSource) { gs.Spec.Suspend = true }),
+		"without repository": func(s *env) { s.must(os.Rename(s.repo.Bare, s.repo.Bare+".away")) },
+		"does not render":    func(s *env) { s.push(map[string]string{"deploy/more.yaml": "a: [\n"}) },
+		"refused":            func(s *env) { s.push(map[string]string{"deploy/more.yaml": configMap("Not_Valid", "one")}) },
+		"plan left alone": func(s *env) {
+			plan := strings.Replace(webPlan, "metadata: {", "metadata: {annotations: {tranche.dev/reconcile: disabled}, ", 1)
+			s.push(map[string]string{"deploy/plan.yaml": plan})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newIdleEnv(t)
+			t.Cleanup(s.startShard(s.c.Controller, "b"))
+			stopA := s.startShard(s.c.Controller, "a")
+			ofA := func(gs *v1alpha1.GitSource) { gs.Labels = map[string]string{"shard": "a"} }
+			s.applied2(s.push(manifests("v1")), ofA)
+			s.isAt("web", "ReleaseCompleted", 1)
+			s.push(manifests("v2"))
+			s.isAt("web", "WaitingForApproval", 0)
+			stopA()
+			stop(s)
+			s.kubectl("-n", s.ns, "label", "gitsource/shop", "shard=b", "--overwrite")
+			s.approve("web")
+			s.isAt("web", "ReleaseCompleted", 1)
+			if shard := s.release("web").Labels["shard"]; shard != "b" {
+				t.Errorf("the release is of shard %q", shard)
+			}
+		})
+	}
+}

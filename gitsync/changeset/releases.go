@@ -34,7 +34,7 @@ func (in *Input) releases(ctx context.Context, c *Changes) (err error) {
 	if err != nil {
 		return err
 	}
-	shard(in.Selector, in.Source, list)
+	Shard(in.Selector, in.Source, list...)
 	c.Then, c.Ignored = list, slices.Concat(in.Governed.Unapproved, ignored)
 	targets, err := in.targetsOf(ctx, c)
 	if targets == nil || err != nil {
@@ -101,9 +101,9 @@ func (in *Input) targetsOf(ctx context.Context, c *Changes) ([]*apply.Target, er
 	return targets, apiproblem.Or(ps, nil)
 }
 
-// shard gives releases the labels of their source by which controllers share
+// Shard gives releases the labels of their source by which controllers share
 // the work, so that the same one looks at both.
-func shard(selector labels.Selector, gs *v1alpha1.GitSource, releases []*v1alpha1.BatchRelease) {
+func Shard(selector labels.Selector, gs *v1alpha1.GitSource, releases ...*v1alpha1.BatchRelease) {
 	if selector == nil {
 		return
 	}

@@ -18,7 +18,7 @@ func TestShardOfARelease(t *testing.T) {
 	}
 	br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"shard": "b", "app": "web"}}}
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"tier": "one", "team": "a"}}}
-	shard(selector, gs, []*v1alpha1.BatchRelease{br})
+	Shard(selector, gs, br)
 	if want := (labels.Set{"tier": "one", "app": "web"}); !labels.Equals(want, br.Labels) {
 		t.Errorf("labels are %v, want %v", br.Labels, want)
 	}
