@@ -16,6 +16,9 @@ import (
 // that applies them has done so. Another one would leave them to the controller that worked for the
 // source before. That one may be gone.
 func keepShards(ctx context.Context, src *source) {
+	if s := src.options.Selector; s == nil || s.Empty() {
+		return // one controller works for all
+	}
 	for _, e := range inventory.Read(src.gs.Status.Inventory) {
 		if e.GVK.GroupKind() != inventory.ReleaseKind {
 			continue

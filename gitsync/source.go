@@ -64,8 +64,8 @@ type source struct {
 	// cached is what earlier syncs have kept. The steps add to it.
 	cached cacheEntry
 
-	// remote, as and account are set by connect. as reads and writes what is applied, as the
-	// user account.
+	// remote, as and account are set by connect. as reads and writes what is applied, as the user
+	// that account names.
 	remote  gitserver.Remote
 	as      client.Client
 	account string
