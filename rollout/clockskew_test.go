@@ -75,19 +75,26 @@ func placed(s *env, tag string) (at time.Time) {
 	return at
 }
 
-// The time at which a pod got its node is moved to the clock of the controller.
-func TestFind_ClockOfAnotherMachine(t *testing.T) {
-	t.Parallel()
-	s, _ := newEnvWithController(t)
+// withFailingPod returns a release with a pod that fails, and since when that has its node.
+func withFailingPod(t *testing.T) (s *env, observed *engine.Observed, since time.Time) {
+	t.Helper()
+	s, _ = newEnvWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("broken")
-	since := placed(s, "broken")
-	observed := &engine.Observed{Release: s.release(), Deployment: s.deployment("web")}
+	since = placed(s, "broken")
+	observed = &engine.Observed{Release: s.release(), Deployment: s.deployment("web")}
 	for _, rs := range s.sets() {
 		observed.ReplicaSets = append(observed.ReplicaSets, &rs)
 	}
+	return s, observed, since
+}
+
+// The time at which a pod got its node is moved to the clock of the controller.
+func TestFind_ClockOfAnotherMachine(t *testing.T) {
+	t.Parallel()
+	s, observed, since := withFailingPod(t)
 	for _, ahead := range skews {
 		finder := podcauses.New(s.c.Client, func() time.Time { return time.Now().Add(ahead) }, time.Since)
 		found, err := finder.Find(t.Context(), observed)
@@ -191,16 +198,7 @@ func TestDeadline_ServerClockJumps(t *testing.T) {
 // again, as without that.
 func TestFind_ServerClockJumps(t *testing.T) {
 	t.Parallel()
-	s, _ := newEnvWithController(t)
-	s.install(2)
-	s.plan("1", "100%")
-	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
-	s.bring("broken")
-	since := placed(s, "broken")
-	observed := &engine.Observed{Release: s.release(), Deployment: s.deployment("web")}
-	for _, rs := range s.sets() {
-		observed.ReplicaSets = append(observed.ReplicaSets, &rs)
-	}
+	s, observed, since := withFailingPod(t)
 	for _, by := range skews {
 		server, began := &serverClock{}, since.Add(-time.Hour)
 		dates := clock.NewServer(time.Now, func() time.Duration { return time.Since(began) })

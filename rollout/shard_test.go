@@ -44,7 +44,7 @@ func TestDeletedPlan_OfAnotherSelector(t *testing.T) {
 			Strategy:    v1alpha1.BatchStrategy{Steps: []v1alpha1.Step{{Replicas: intstr.FromString("100%")}}},
 		},
 	}))
-	s.completed("later") // by the controller that is left, which has seen the deletion before
+	s.completed("later")                           // by the controller that is left, which has seen the deletion before
 	s.stay(map[string]int32{"v1": 3 + 1, "v2": 1}) // one is of the other Deployment
 
 	startShard(s, "shard=a")
