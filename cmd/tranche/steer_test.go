@@ -45,7 +45,14 @@ func (s *env) tranche(args ...string) (string, int) {
 // of the texts.
 func (s *env) says(code int, command string, texts ...string) string {
 	s.Helper()
-	out, got := s.tranche(strings.Fields(command)...)
+	var out string
+	var got int
+	clustertest.Wait(s, "a status of the present spec", func() error {
+		if out, got = s.tranche(strings.Fields(command)...); strings.Contains(out, "try again in a moment") {
+			return fmt.Errorf("tranche %s: %s", command, out)
+		}
+		return nil
+	})
 	if got != code {
 		s.Fatalf("tranche %s: exit code %d, want %d:\n%s", command, got, code, out)
 	}
