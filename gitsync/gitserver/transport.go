@@ -1,6 +1,7 @@
 package gitserver
 
 import (
+	"bufio"
 	"crypto/x509"
 	"fmt"
 	"io"
@@ -74,10 +75,16 @@ func boundOutput(session any) output {
 	if !ok {
 		return output{}
 	}
-	body, ok := from.(io.ReadCloser)
+	closer, ok := from.(io.Closer)
 	if !ok {
-		body = io.NopCloser(from)
+		closer = io.NopCloser(from)
 	}
+	// go-git reads four bytes and the rest of a line, line by line, and over ssh each
+	// read sends a packet.
+	body := struct {
+		io.Reader
+		io.Closer
+	}{bufio.NewReader(from), closer}
 	o := output{&boundedBody{ReadCloser: body, what: theList, most: maxListed}}
 	field.Set(reflect.ValueOf(o.boundedBody))
 	return o
