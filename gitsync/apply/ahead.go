@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// readsAtOnce is how many requests of a source read at the same time.
-	readsAtOnce = 4
+	// requestsAtOnce is how many requests of a source wait for an answer at the same time.
+	requestsAtOnce = 4
 	// fewObjects is how many objects of a kind in a namespace are read one by one.
 	fewObjects = 8
 )
@@ -43,7 +43,7 @@ func (o *Observer) ReadAhead(ctx context.Context, objects []plan.Object) (done f
 	o.ahead = make(map[string]liveRead, len(entries))
 	single := readTogether(ctx, o, entries)
 	reads := make([]liveRead, len(single))
-	atOnce(len(single), func(i int) { reads[i].live, reads[i].err = inventory.Get(ctx, o.As, single[i]) })
+	AtOnce(len(single), func(i int) { reads[i].live, reads[i].err = inventory.Get(ctx, o.As, single[i]) })
 	for i, e := range single {
 		o.ahead[e.ID()] = reads[i]
 	}
@@ -74,7 +74,7 @@ func readTogether(ctx context.Context, o *Observer, entries []inventory.Entry) (
 		}
 	}
 	found := make([]map[string]*unstructured.Unstructured, len(many))
-	atOnce(len(many), func(i int) {
+	AtOnce(len(many), func(i int) {
 		names := make(map[string]bool, len(many[i]))
 		for _, e := range many[i] {
 			names[e.Name] = true
@@ -94,10 +94,10 @@ func readTogether(ctx context.Context, o *Observer, entries []inventory.Entry) (
 }
 
 // atOnce calls f for each number below n, a few at the same time.
-func atOnce(n int, f func(i int)) {
+func AtOnce(n int, f func(i int)) {
 	var next atomic.Int64
 	var running sync.WaitGroup
-	for range min(readsAtOnce, n) {
+	for range min(requestsAtOnce, n) {
 		running.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				f(i)

@@ -170,6 +170,7 @@ func (a *Applier) CreateUntried(ctx context.Context, t *Target) error {
 
 // SettleAssumed finds out whether an object exists that was taken for one that does not. It
 // returns true if it does not, and may be created. A target that was not assumed is left as it is.
+// Calls for several targets may be at the same time.
 func (o *Observer) SettleAssumed(ctx context.Context, a *Applier, t *Target) (absent bool, ps plan.Problems, err error) {
 	if !t.assumed {
 		return false, nil, nil
@@ -177,6 +178,8 @@ func (o *Observer) SettleAssumed(ctx context.Context, a *Applier, t *Target) (ab
 	if dryRunAssumed(ctx, a, t) {
 		return true, nil, nil
 	}
+	o.settling.Lock()
+	defer o.settling.Unlock()
 	if err = o.readAssumed(ctx, t); err == nil {
 		return false, nil, nil
 	}

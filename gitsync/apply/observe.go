@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -109,6 +110,8 @@ type Observer struct {
 	// First says that the source has applied nothing yet, and what the namespaces of its
 	// objects have. nil: all is read.
 	First *First
+
+	settling sync.Mutex // what is below, in [Observer.SettleAssumed]
 
 	commit []plan.Object                                // all of it
 	plans  map[client.ObjectKey][]v1alpha1.BatchRelease // by Deployment

@@ -117,27 +117,51 @@ func (s *Stage) DryRun(ctx context.Context) error {
 	return append(ps, plan.ProblemsOf(err)...)
 }
 
-// dryRun checks the objects that are deferred, or those that are not.
+// dryRun checks the objects that are deferred, or those that are not. CRDs are first: of a kind
+// whose CRD stays as it is, nothing has to wait.
 func (s *Stage) dryRun(ctx context.Context, deferred bool) error {
-	var ps plan.Problems
-	same := map[schema.GroupKind]bool{} // kinds whose CRD stays as it is; CRDs come first
+	var crds, others []*apply.Target
 	for _, t := range s.all() {
-		if same[t.GroupKind()] {
-			t.Deferred = t.NamespacePending
+		if t.GroupKind() == inventory.CRDKind {
+			crds = append(crds, t)
+		} else {
+			others = append(others, t)
 		}
-		if t.Deferred != deferred || t.Untried {
-			continue
-		}
-		found, err := s.dryRunOne(ctx, t)
-		if err != nil {
-			return err
-		}
-		ps = append(ps, found...)
-		if t.GroupKind() == inventory.CRDKind && t.Unchanged {
+	}
+	ps, err := s.dryRunAll(ctx, crds, deferred)
+	if err != nil {
+		return err
+	}
+	same := map[schema.GroupKind]bool{}
+	for _, t := range crds {
+		if t.Deferred == deferred && t.Unchanged {
 			same[inventory.DefinedBy(t.Unstructured)] = true
 		}
 	}
-	return apiproblem.Or(ps, nil)
+	for _, t := range others {
+		if same[t.GroupKind()] {
+			t.Deferred = t.NamespacePending
+		}
+	}
+	more, err := s.dryRunAll(ctx, others, deferred)
+	if err != nil {
+		return err
+	}
+	return apiproblem.Or(append(ps, more...), nil)
+}
+
+// dryRunAll checks those of some objects that are deferred, or those that are not, a few at the
+// same time. An answer is mostly waited for.
+func (s *Stage) dryRunAll(ctx context.Context, targets []*apply.Target, deferred bool) (plan.Problems, error) {
+	targets = slices.DeleteFunc(slices.Clone(targets), func(t *apply.Target) bool { return t.Deferred != deferred || t.Untried })
+	found, failed := make([]plan.Problems, len(targets)), make([]error, len(targets))
+	apply.AtOnce(len(targets), func(i int) { found[i], failed[i] = s.dryRunOne(ctx, targets[i]) })
+	for _, err := range failed {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return slices.Concat(found...), nil
 }
 
 // dryRunOne checks an object, unless an earlier answer counts.

@@ -1,12 +1,20 @@
 package stage
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/plan"
@@ -98,5 +106,48 @@ func TestStage_Leaves(t *testing.T) {
 	}
 	if stage("abc", true).leaves(settings) || stage("def", false).leaves(settings) {
 		t.Error("it stays for a user who asks, or for another commit")
+	}
+}
+
+// together answers dry runs once four of them are there, and refuses some objects.
+type together struct {
+	client.Client
+	four    sync.WaitGroup
+	waiting atomic.Int32
+}
+
+func (c *together) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+	if c.waiting.Add(1) <= 4 {
+		c.four.Done()
+	}
+	c.four.Wait()
+	u, ok := o.(interface{ GetName() string })
+	if !ok || !strings.HasSuffix(u.GetName(), "3") {
+		return nil
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, u.GetName(), nil)
+}
+
+// Objects are tried several at a time, and the problems are in the order of application.
+func TestStage_DryRunTogether(t *testing.T) {
+	c := &together{}
+	c.four.Add(4)
+	in := Input{Applier: &apply.Applier{Source: &v1alpha1.GitSource{}, Client: c}, Observer: &apply.Observer{}}
+	for i := range 40 {
+		in.Targets = append(in.Targets, targetOf(configMapGVK, fmt.Sprintf("settings-%02d", i), false))
+	}
+	ps := plan.ProblemsOf(New(in).DryRun(t.Context()))
+	var refused []string
+	for _, p := range ps {
+		refused = append(refused, p.Where)
+	}
+	want := []string{"shop/settings-03", "shop/settings-13", "shop/settings-23", "shop/settings-33"}
+	if !slices.EqualFunc(refused, want, strings.HasSuffix) {
+		t.Errorf("refused: %q, want %q", refused, want)
+	}
+	for i, target := range in.Targets {
+		if target.Refused != (i%10 == 3) {
+			t.Errorf("%s refused: %t", target, target.Refused)
+		}
 	}
 }
