@@ -50,6 +50,8 @@ type cacheEntry struct {
 	// awaiting is how old an answer of the server may be for the next sync, while other
 	// sources are waited for. A thousand may wait for one.
 	awaiting time.Duration
+	// busy is of the rendering that the last sync had no place for, or nil.
+	busy desired.Busy
 	// maintained is of what is applied, while a commit waits for other sources.
 	maintained maintenance
 }

@@ -259,7 +259,10 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	case keep.last != nil:
 		keep.maintained.due = keep.last.until
 	}
-	keep.last, keep.awaiting = nil, 0 // also where this sync fails before its end: its request is still to be served
+	if keep.busy != nil {
+		defer keep.busy.Leave() // this sync renders what that one could not
+	}
+	keep.last, keep.awaiting, keep.busy = nil, 0, nil // also where this sync fails before its end: its request is still to be served
 	r.cache.store(req.NamespacedName, keep)
 	gs, err := r.read(ctx, req.NamespacedName)
 	if err != nil {
@@ -340,13 +343,14 @@ func (r *reconciler) conclude(ctx context.Context, src *source, res *result, err
 // requeueOnceFree queues the source when there may be a place to render. The server need not
 // be asked again for that sync.
 func (r *reconciler) requeueOnceFree(src *source, busy desired.Busy) {
-	src.cached.awaiting = sharedFor(src.gs.Spec.IntervalOrDefault())
+	src.cached.awaiting, src.cached.busy = sharedFor(src.gs.Spec.IntervalOrDefault()), busy
 	src.store()
 	src.log.V(1).Info("Syncing again", "because", busy.Error())
-	free, request := busy.Free(), reconcile.Request{NamespacedName: src.name}
+	request := reconcile.Request{NamespacedName: src.name}
 	go func() {
-		<-free
-		r.queue.Add(request)
+		if _, free := <-busy.Free(); free {
+			r.queue.Add(request)
+		}
 	}()
 }
 

@@ -71,8 +71,11 @@ func (e *ExceededCommits) noteOlder(commit plumbing.Hash, d State, err error) {
 // there is a place.
 type Busy interface {
 	error
-	// Free returns a channel that is closed when there may be a place.
+	// Free returns a channel that has a value when there is a place, which is kept for a
+	// while. The channel is closed by Leave.
 	Free() <-chan struct{}
+	// Leave says that the rendering was repeated, or is not needed any more.
+	Leave()
 }
 
 // IsPassing reports whether a rendering has failed for no reason of the commit's. The

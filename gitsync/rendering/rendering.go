@@ -50,8 +50,13 @@ type busyRenderer struct {
 
 func (b busyRenderer) Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error) {
 	objects, err := b.FolderRenderer.Render(tenant, fsys, dir, opts)
-	if busy, ok := errors.AsType[desired.Busy](err); ok {
+	busy, ok := errors.AsType[desired.Busy](err)
+	switch {
+	case !ok:
+	case b.sync.busy == nil:
 		b.sync.busy = busy
+	default:
+		busy.Leave() // the sync is repeated as a whole
 	}
 	return objects, err
 }

@@ -1,6 +1,7 @@
 package rendering
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,8 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -39,5 +44,39 @@ func TestBases_OneBudget(t *testing.T) {
 		if n := asked.Load(); n != sync+1 {
 			t.Errorf("%d servers were asked in %d syncs, want one in each", n, sync+1)
 		}
+	}
+}
+
+// full is a renderer without a place.
+type full struct {
+	desired.FolderRenderer
+	given *[]*noPlace
+}
+
+func (f full) Render(string, filesys.FileSystem, string, manifest.RenderOptions) ([]plan.Object, error) {
+	e := &noPlace{error: errors.New("no place")}
+	*f.given = append(*f.given, e)
+	return nil, e
+}
+
+type noPlace struct {
+	error
+	left bool
+}
+
+func (*noPlace) Free() <-chan struct{} { return nil }
+func (e *noPlace) Leave()              { e.left = true }
+
+// A sync waits for one place, whatever it has to render: it is repeated as a whole.
+func TestBusy_OnePlace(t *testing.T) {
+	var given []*noPlace
+	r := New(&v1alpha1.GitSource{}, full{given: &given}, nil)
+	for range 3 {
+		if _, err := r.Folders().Render("shop", nil, ".", manifest.RenderOptions{}); err == nil {
+			t.Fatal("it has a place")
+		}
+	}
+	if r.Busy() != desired.Busy(given[0]) || given[0].left || !given[1].left || !given[2].left {
+		t.Errorf("busy: %v, of %+v", r.Busy(), given)
 	}
 }

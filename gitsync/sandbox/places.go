@@ -13,7 +13,8 @@ import (
 //     not hold the goroutines of all. If the places that it may have are held for longer
 //     than waitAtMost, one of a tenant waits, and the others do not.
 //   - A place that is free goes to the tenant that has the fewest. Among equals it goes to
-//     the one that has had none for the longest.
+//     the one that has had none for the longest. A tenant that is to come back for it is
+//     promised the place: one that tries all the time would else take it first.
 //   - If a tenant without a place has waited in vain, a rendering of a tenant with several
 //     is ended, the one that began last. It begins again later.
 //
@@ -48,26 +49,34 @@ type waiter struct {
 	given  chan *place // nil: the pool is closed
 }
 
-// parked is a rendering that did not get a place.
-type parked struct {
-	tenant string
-	free   chan struct{}
-}
+// promisedFor is how long a promised place is kept. On a busy machine a sync takes a while to
+// come as far as its rendering.
+const promisedFor = 10 * time.Second
 
 // places are the places of a pool. They are used with the pool locked.
 type places struct {
 	most    int
 	running []*place
 	waiting []*waiter
-	parked  []parked
+	parked  []*busyError // those that did not get a place
+	// promised are those of them for which a place is kept.
+	promised []*busyError
 	// granted counts the places that were given, and last has that of each tenant's last.
 	granted int
 	last    map[string]int
 }
 
-// of returns how many places a tenant has.
+// free returns how many places are neither used nor promised.
+func (p *places) free() int { return p.most - len(p.running) - len(p.promised) }
+
+// of returns how many places a tenant has, or is promised.
 func (p *places) of(tenant string) int {
 	n := 0
+	for _, e := range p.promised {
+		if e.tenant == tenant {
+			n++
+		}
+	}
 	for _, w := range p.running {
 		if w.tenant == tenant {
 			n++
@@ -78,7 +87,7 @@ func (p *places) of(tenant string) int {
 
 // mayHave reports whether a tenant may have one more place, of those that are free.
 func (p *places) mayHave(tenant string) bool {
-	return len(p.running) < p.most && p.of(tenant) < p.most-1
+	return p.free() > 0 && p.of(tenant) < p.most-1
 }
 
 // waits reports whether a rendering of a tenant waits.
@@ -130,7 +139,7 @@ func (p *places) youngestToEnd(tenant string) *place {
 			ending++
 		}
 	}
-	if p.of(tenant) > 0 || len(p.running) < p.most || ending > 0 && ending >= len(p.waiting) {
+	if p.of(tenant) > 0 || p.free() > 0 || ending > 0 && ending >= len(p.waiting) {
 		return nil
 	}
 	for i := len(p.running) - 1; i >= 0; i-- {
@@ -149,16 +158,31 @@ func (p *places) close() {
 	for _, w := range p.waiting {
 		w.given <- nil
 	}
-	for _, w := range p.parked {
-		close(w.free)
+	for _, e := range p.parked {
+		e.free <- struct{}{}
 	}
-	p.waiting, p.parked = nil, nil
+	p.waiting, p.parked, p.promised = nil, nil, nil
+}
+
+// redeem reports whether a tenant was promised a place, which it has to be given.
+func (p *places) redeem(tenant string) bool {
+	i := slices.IndexFunc(p.promised, func(e *busyError) bool { return e.tenant == tenant })
+	if i >= 0 {
+		p.promised = slices.Delete(p.promised, i, i+1)
+	}
+	return i >= 0
+}
+
+// leave forgets a rendering that did not get a place.
+func (p *places) leave(e *busyError) {
+	is := func(other *busyError) bool { return other == e }
+	p.parked, p.promised = slices.DeleteFunc(p.parked, is), slices.DeleteFunc(p.promised, is)
 }
 
 // take waits for a place, for a moment.
 func (p *Pool) take(tenant string) (*place, error) {
 	p.mu.Lock()
-	if !p.closed && p.places.mayHave(tenant) && len(p.places.waiting) == 0 {
+	if !p.closed && (p.places.redeem(tenant) || p.places.mayHave(tenant) && len(p.places.waiting) == 0) {
 		defer p.mu.Unlock()
 		return p.equip(p.places.give(tenant)), nil
 	}
@@ -168,7 +192,7 @@ func (p *Pool) take(tenant string) (*place, error) {
 	}
 	me := &waiter{tenant, make(chan *place, 1)}
 	p.places.waiting = append(p.places.waiting, me)
-	p.grant() // others that wait may not have what is free
+	p.share() // others that wait may not have what is free
 	p.mu.Unlock()
 	w := p.await(me)
 	if w == nil {
@@ -219,52 +243,52 @@ func (p *Pool) equip(w *place) *place {
 	return w
 }
 
-// grant gives what is free to those that wait. The pool is locked.
-func (p *Pool) grant() {
+// share gives what is free to those that wait, and promises it to those that are to come
+// back. The pool is locked.
+func (p *Pool) share() {
 	for {
 		var tenants []string
 		for _, w := range p.places.waiting {
 			tenants = append(tenants, w.tenant)
 		}
-		i := p.places.next(tenants)
-		if i < 0 {
-			return
+		for _, e := range p.places.parked {
+			tenants = append(tenants, e.tenant)
 		}
-		w := p.places.waiting[i]
-		p.places.waiting = slices.Delete(p.places.waiting, i, i+1)
-		w.given <- p.places.give(w.tenant)
+		i := p.places.next(tenants)
+		switch waiting := len(p.places.waiting); {
+		case i < 0:
+			return
+		case i < waiting:
+			w := p.places.waiting[i]
+			p.places.waiting = slices.Delete(p.places.waiting, i, i+1)
+			w.given <- p.places.give(w.tenant)
+		default:
+			e := p.places.parked[i-waiting]
+			p.places.parked = slices.Delete(p.places.parked, i-waiting, i-waiting+1)
+			p.promise(e)
+		}
 	}
 }
 
-// wake lets as many of those try again that did not get a place as there are places
-// free. The pool is locked.
-func (p *Pool) wake() {
-	for free := p.options.Workers - len(p.places.running); free > 0; free-- {
-		var tenants []string
-		for _, w := range p.places.parked {
-			tenants = append(tenants, w.tenant)
-		}
-		i := p.places.next(tenants)
-		if i < 0 {
-			return
-		}
-		close(p.places.parked[i].free)
-		p.places.last[tenants[i]] = p.places.granted // behind others that have waited as long
-		p.places.parked = slices.Delete(p.places.parked, i, i+1)
-	}
+// promise keeps a place for a rendering that is to be tried again. The pool is locked.
+func (p *Pool) promise(e *busyError) {
+	p.places.promised = append(p.places.promised, e)
+	p.places.last[e.tenant] = p.places.granted // behind others that have waited as long, if it does not come
+	e.free <- struct{}{}
+	time.AfterFunc(promisedFor, e.Leave)
 }
 
 // park returns the error of a rendering that did not get a place.
 func (p *Pool) park(tenant string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e := &busyError{make(chan struct{})}
+	e := &busyError{pool: p, tenant: tenant, free: make(chan struct{}, 1)}
 	if p.closed {
-		close(e.free)
+		e.free <- struct{}{}
 		return e
 	}
-	p.places.parked = append(p.places.parked, parked{tenant, e.free})
-	p.wake() // a place may have become free since
+	p.places.parked = append(p.places.parked, e)
+	p.share() // a place may have become free since
 	return e
 }
 
@@ -280,6 +304,5 @@ func (p *Pool) giveBack(w *place) {
 		s.idle = time.AfterFunc(idleFor, func() { p.retire(s) })
 		p.idle = append(p.idle, s)
 	}
-	p.grant()
-	p.wake()
+	p.share()
 }

@@ -97,18 +97,38 @@ func (p *Pool) Close() {
 	p.idle = nil
 }
 
-// busyError is of a rendering that has no place now.
-type busyError struct{ free chan struct{} }
+// busyError is of a rendering that has no place now. Once there is one, it is kept for the next
+// rendering of its tenant.
+type busyError struct {
+	pool   *Pool
+	tenant string
+	free   chan struct{}
+	left   bool
+}
 
 func (*busyError) Error() string { return "no renderer is free" }
 
-// Free returns a channel that is closed once there may be a place.
+// Free returns a channel that has a value once there is a place. It is closed by Leave.
 func (e *busyError) Free() <-chan struct{} { return e.free }
+
+// Leave is called when the rendering is not waited for any more. Its place is for others.
+func (e *busyError) Leave() {
+	e.pool.mu.Lock()
+	defer e.pool.mu.Unlock()
+	if e.left {
+		return
+	}
+	e.left = true
+	close(e.free)
+	e.pool.places.leave(e)
+	e.pool.share()
+}
 
 // Render is [manifest.Render] in a worker, for one tenant. The error of a rendering that
 // takes more than its bounds is a [*plan.Problem] with [ReasonLimitExceeded]. If no place
-// is free, Render waits for a moment at most. The error then has a method Free, which
-// returns a channel that is closed when it is worth another try.
+// is free, Render waits for a moment at most. The error then has a method Free. It returns a
+// channel with a value when it is worth another try, for which a place is kept for a while. It
+// has a method Leave for when that is not needed any more.
 func (p *Pool) Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error) {
 	w, err := p.take(tenant)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 type noPlace struct{ error }
 
 func (noPlace) Free() <-chan struct{} { return nil }
+func (noPlace) Leave()                {}
 
 // A source whose rendering did not come to its end keeps a revert back only if the revert
 // changes files that its kustomizations can take.
