@@ -2,6 +2,8 @@ package apply
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -93,16 +95,26 @@ func readTogether(ctx context.Context, o *Observer, entries []inventory.Entry) (
 	return single
 }
 
-// atOnce calls f for each number below n, a few at the same time.
+// AtOnce calls f for each number below n, a few at the same time, and returns when all have
+// ended. The caller can recover a panic of f.
 func AtOnce(n int, f func(i int)) {
 	var next atomic.Int64
 	var running sync.WaitGroup
+	panics := make(chan string, requestsAtOnce)
 	for range min(requestsAtOnce, n) {
 		running.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					panics <- fmt.Sprintf("%v\n%s", p, debug.Stack())
+				}
+			}()
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				f(i)
 			}
 		})
 	}
 	running.Wait()
+	if len(panics) > 0 {
+		panic(<-panics)
+	}
 }

@@ -177,10 +177,18 @@ func (r Remote) transport() (*transport.Endpoint, transport.Transport, error) {
 	return ep, c, err
 }
 
-// within runs f until ctx ends. If f ends after that, undo takes back what it opened.
+// within runs f until ctx ends. If f ends after that, undo takes back what it opened. A server
+// whose answer makes go-git panic ends no other source.
 func within(ctx context.Context, f func() error, undo func()) error {
 	done := make(chan error, 1)
-	go func() { done <- f() }()
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- fmt.Errorf("reading the answer: panic: %v", p)
+			}
+		}()
+		done <- f()
+	}()
 	select {
 	case err := <-done:
 		return err

@@ -128,3 +128,12 @@ func TestMayWrite(t *testing.T) {
 		t.Errorf("https: %v", err)
 	}
 }
+
+// A server's answer that go-git panics of is an error of that server's source.
+func TestWithin_Panics(t *testing.T) {
+	undone := false
+	err := within(t.Context(), func() error { panic("index out of range") }, func() { undone = true })
+	if err == nil || !strings.Contains(err.Error(), "index out of range") || undone {
+		t.Errorf("%v, undone: %t", err, undone)
+	}
+}
