@@ -15,10 +15,13 @@ import (
 //   - A place that is free goes to the tenant that has the fewest. Among equals it goes to
 //     the one that has had none for the longest. A tenant that is to come back for it is
 //     promised the place: one that tries all the time would else take it first.
+//   - Slow tenants, those whose last rendering took long, have all places but one together.
 //   - If a tenant without a place has waited in vain, a rendering of a tenant with several
-//     is ended, the one that began last. It begins again later.
+//     is ended, the one that began last. It begins again later. So is one of the slow tenants
+//     if they have all places, and this one is not slow.
 //
-// So each of several tenants has a place, and with more tenants than places, none has two.
+// So each of several tenants has a place, and with more tenants than places, none has two. A
+// tenant that is not slow has its turn soon, however many are.
 
 // waitAtMost is how long a rendering waits for a place.
 const waitAtMost = 250 * time.Millisecond
@@ -64,6 +67,13 @@ type places struct {
 	// granted counts the places that were given, and last has that of each tenant's last.
 	granted int
 	last    map[string]int
+	// slowAfter is how long a rendering takes that makes its tenant a slow one.
+	slowAfter time.Duration
+	slow      map[string]bool
+}
+
+func newPlaces(most int, slowAfter time.Duration) places {
+	return places{most: most, slowAfter: slowAfter, last: map[string]int{}, slow: map[string]bool{}}
 }
 
 // free returns how many places are neither used nor promised.
@@ -87,7 +97,29 @@ func (p *places) of(tenant string) int {
 
 // mayHave reports whether a tenant may have one more place, of those that are free.
 func (p *places) mayHave(tenant string) bool {
-	return p.free() > 0 && p.of(tenant) < p.most-1
+	return p.free() > 0 && p.of(tenant) < p.most-1 && (!p.isSlow(tenant) || p.ofSlow() < p.most-1)
+}
+
+func (p *places) isSlow(tenant string) bool {
+	return p.slow[tenant] || slices.ContainsFunc(p.running, func(w *place) bool {
+		return w.tenant == tenant && time.Since(w.begun) > p.slowAfter
+	})
+}
+
+// ofSlow returns how many places slow tenants have, or are promised.
+func (p *places) ofSlow() int {
+	n := 0
+	for _, w := range p.running {
+		if p.isSlow(w.tenant) {
+			n++
+		}
+	}
+	for _, e := range p.promised {
+		if p.isSlow(e.tenant) {
+			n++
+		}
+	}
+	return n
 }
 
 // waits reports whether a rendering of a tenant waits.
@@ -97,9 +129,9 @@ func (p *places) waits(tenant string) bool {
 
 // isStuck reports whether all places that a tenant may have are held for long.
 func (p *places) isStuck(tenant string) bool {
-	own := p.of(tenant) >= p.most-1
+	own, slow := p.of(tenant) >= p.most-1, p.isSlow(tenant) && p.ofSlow() >= p.most-1
 	return !slices.ContainsFunc(p.running, func(w *place) bool {
-		return (w.tenant == tenant || !own) && time.Since(w.begun) < waitAtMost
+		return (w.tenant == tenant || !own) && (p.isSlow(w.tenant) || !slow) && time.Since(w.begun) < waitAtMost
 	})
 }
 
@@ -107,8 +139,9 @@ func (p *places) isStuck(tenant string) bool {
 func (p *places) give(tenant string) *place {
 	w := &place{tenant: tenant, begun: time.Now()}
 	p.running = append(p.running, w)
-	if len(p.last) > 10_000 {
-		clear(p.last) // they are of tenants that may be gone
+	if len(p.last) > 10_000 { // they are of tenants that may be gone
+		clear(p.last)
+		clear(p.slow)
 	}
 	p.granted++
 	p.last[tenant] = p.granted
@@ -129,9 +162,10 @@ func (p *places) next(tenants []string) int {
 	return best
 }
 
-// youngestToEnd returns the rendering to end for a tenant that has no place: the one that
-// was begun last by a tenant that has several. nil: there is none, or as many are being
-// ended already as wait. On a busy machine a process may take long to end.
+// youngestToEnd returns the rendering to end for a tenant that has no place. It is the one that
+// was begun last by a tenant that has several, or by a slow one if these have all places. nil:
+// there is none, or as many are being ended already as wait. On a busy machine a process may
+// take long to end.
 func (p *places) youngestToEnd(tenant string) *place {
 	ending := 0
 	for _, w := range p.running {
@@ -142,12 +176,24 @@ func (p *places) youngestToEnd(tenant string) *place {
 	if p.of(tenant) > 0 || p.free() > 0 || ending > 0 && ending >= len(p.waiting) {
 		return nil
 	}
-	for i := len(p.running) - 1; i >= 0; i-- {
-		if w := p.running[i]; w.process != nil && !w.taken && p.of(w.tenant) > 1 && time.Since(w.begun) >= waitAtMost {
+	behindSlow := !p.isSlow(tenant) && p.ofSlow() >= p.most
+	for _, w := range slices.Backward(p.running) {
+		if w.process != nil && !w.taken && time.Since(w.begun) >= waitAtMost && (behindSlow || p.of(w.tenant) > 1) {
 			return w
 		}
 	}
 	return nil
+}
+
+// remove takes back a place whose rendering has ended.
+func (p *places) remove(w *place) {
+	p.running = slices.DeleteFunc(p.running, func(other *place) bool { return other == w })
+	switch {
+	case time.Since(w.begun) > p.slowAfter:
+		p.slow[w.tenant] = true
+	case !w.taken:
+		delete(p.slow, w.tenant)
+	}
 }
 
 // close lets all that wait try again, and ends what is being rendered.
@@ -289,13 +335,27 @@ func (p *Pool) park(tenant string) error {
 	}
 	p.places.parked = append(p.places.parked, e)
 	p.share() // a place may have become free since
+	time.AfterFunc(p.places.slowAfter, func() { p.endFor(e) })
 	return e
+}
+
+// endFor ends a rendering for one that did not get a place, if it still waits for one. Tenants
+// that had all places since are slow by now.
+func (p *Pool) endFor(e *busyError) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Contains(p.places.parked, e) {
+		return
+	}
+	if w := p.places.youngestToEnd(e.tenant); w != nil {
+		w.end()
+	}
 }
 
 func (p *Pool) giveBack(w *place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.places.running = slices.DeleteFunc(p.places.running, func(other *place) bool { return other == w })
+	p.places.remove(w)
 	switch s := w.process; {
 	case s == nil:
 	case p.closed || w.taken || s.broken || s.jobs >= jobsOfWorker:

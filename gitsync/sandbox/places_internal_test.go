@@ -13,7 +13,7 @@ import (
 // For each rendering that waits, one of another tenant is ended, and not another one while
 // that takes its time to end.
 func TestYoungestToEnd(t *testing.T) {
-	p := &places{most: 4}
+	p := &places{most: 4, slowAfter: time.Hour}
 	for _, tenant := range []string{"evil", "other", "evil", "evil"} {
 		p.running = append(p.running, &place{tenant: tenant, process: &process{}, begun: time.Now().Add(-2 * waitAtMost)})
 	}
@@ -40,7 +40,7 @@ type rivals struct {
 
 func newRivals(t *testing.T) *rivals {
 	t.Helper()
-	r := &rivals{NewPool(Options{Workers: 3}), map[string]*place{}}
+	r := &rivals{NewPool(Options{Workers: 3, Timeout: time.Hour}), map[string]*place{}}
 	for _, tenant := range []string{"a", "b", "c"} {
 		w, err := r.pool.take(tenant)
 		if err != nil {
@@ -153,4 +153,83 @@ func TestPlaceIsKept_NotForEver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Tenants whose renderings take long have all places but one together, until one of theirs
+// takes less. If they have all, one is ended for a tenant that is not slow.
+func TestSlowTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRivals(t)
+		places := &r.pool.places
+		places.slowAfter, places.parked = 10*time.Second, nil
+		for _, w := range r.holds {
+			w.process = &process{}
+		}
+		if w := places.youngestToEnd("shop"); w != r.holds["c"] {
+			t.Errorf("ended for shop: %+v", w)
+		}
+		places.slow["d"] = true
+		if w := places.youngestToEnd("d"); w != nil {
+			t.Errorf("ended for a slow tenant: %+v", w)
+		}
+		r.holds["c"].taken, r.holds["c"].process = true, nil
+		r.pool.giveBack(r.holds["c"])
+		for _, slow := range []string{"a", "b", "c", "d"} {
+			if places.mayHave(slow) {
+				t.Errorf("%s may have the last place", slow)
+			}
+		}
+		for range 3 { // each ends soon
+			w, err := r.pool.take("shop")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.pool.giveBack(w)
+		}
+		r.holds["a"].process = nil
+		r.pool.giveBack(r.holds["a"])
+		w, err := r.pool.take("d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.pool.giveBack(w)
+		if places.isSlow("d") || !places.isSlow("a") {
+			t.Errorf("slow: %v", places.slow)
+		}
+	})
+}
+
+// Tenants that have all places are found to be slow while another one waits.
+func TestSlowTenants_FoundLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRivals(t)
+		places := &r.pool.places
+		places.slowAfter, places.parked = 10*time.Second, nil
+		for _, w := range r.holds {
+			w.begun, w.process = time.Now(), &process{}
+			w.process.ending.Do(func() {}) // there is no process to kill
+		}
+		shop := parkedAt(t, r.pool, "shop")
+		taken := func() (n int) {
+			for _, w := range r.holds {
+				if w.taken {
+					n++
+				}
+			}
+			return n
+		}
+		time.Sleep(places.slowAfter - time.Second)
+		if n := taken(); n > 0 {
+			t.Fatalf("%d renderings were ended before they had taken long", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := taken(); n != 1 || !r.holds["c"].taken {
+			t.Fatalf("%d renderings were ended, want the last one: %+v", n, r.holds["c"])
+		}
+		r.holds["c"].process = nil
+		r.pool.giveBack(r.holds["c"])
+		if !hasPlace(shop) {
+			t.Error("the place is not for the one that waits")
+		}
+	})
 }

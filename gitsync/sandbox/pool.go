@@ -72,7 +72,7 @@ type Pool struct {
 
 // NewPool returns a pool without workers; they are started as they are needed.
 func NewPool(o Options) *Pool {
-	return &Pool{options: o, places: places{most: o.Workers, last: map[string]int{}}}
+	return &Pool{options: o, places: newPlaces(o.Workers, o.Timeout/3)}
 }
 
 // Start ends all workers when ctx ends.
