@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,7 @@ func TestSSHKeysRotated(t *testing.T) {
 	s.source(func(gs *v1alpha1.GitSource) {
 		gs.Spec.URL = server.URL(s.repo.Bare)
 		gs.Spec.SecretRef = &v1alpha1.LocalObjectReference{Name: "git"}
+		gs.Spec.Timeout.Duration = time.Minute // a busy machine takes long for the handshake
 	})
 	s.applied(first)
 
