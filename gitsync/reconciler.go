@@ -143,7 +143,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	pushedElsewhere := builder.WithPredicates(predicate.And(selected, requests.PushedElsewhere))
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("gitsource").
-		Watches(&v1alpha1.GitSource{}, w.Request(true, w.Changed), changed).
+		Watches(&v1alpha1.GitSource{}, w.Changes(), changed).
 		Watches(&v1alpha1.GitSource{}, w.Request(false, requests.Itself), pushedElsewhere).
 		Watches(&v1alpha1.GitSource{}, w.Request(false, w.Dependents), builder.WithPredicates(dependencies.ComesReady)).
 		Watches(&appsv1.Deployment{}, w.Request(true, w.Drifted), builder.WithPredicates(requests.DeploymentChanged)).

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -83,12 +85,21 @@ func (w *Watches) Request(whole bool, sources handler.MapFunc) handler.EventHand
 	})
 }
 
-// Changed maps a source to itself, and cuts the sync of one short that is deleted.
-func (w *Watches) Changed(ctx context.Context, o client.Object) []reconcile.Request {
-	if o.GetDeletionTimestamp() != nil {
-		w.Cut(client.ObjectKeyFromObject(o))
+// Changes returns a handler that requests syncs of the sources that change, and cuts the sync of
+// one short that is deleted. A source that gets its finalizer while it is deleted may be gone
+// without a deletionTimestamp: the API server has looked at the finalizers before.
+func (w *Watches) Changes() handler.EventHandler {
+	h := w.Request(true, func(ctx context.Context, o client.Object) []reconcile.Request {
+		if o.GetDeletionTimestamp() != nil {
+			w.Cut(client.ObjectKeyFromObject(o))
+		}
+		return Itself(ctx, o)
+	})
+	gone := func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		w.Cut(client.ObjectKeyFromObject(e.Object))
+		h.Delete(ctx, e, q)
 	}
-	return Itself(ctx, o)
+	return handler.Funcs{CreateFunc: h.Create, UpdateFunc: h.Update, DeleteFunc: gone, GenericFunc: h.Generic}
 }
 
 // Itself maps a source to itself.
