@@ -33,7 +33,9 @@ func TestChanges_CutTheSyncOfADeletedSource(t *testing.T) {
 		want   bool
 	}{
 		{"it comes", func() { h.Create(t.Context(), event.CreateEvent{Object: source(false)}, q) }, false},
-		{"it changes", func() { h.Update(t.Context(), event.UpdateEvent{ObjectOld: source(false), ObjectNew: source(false)}, q) }, false},
+		{"it changes", func() {
+			h.Update(t.Context(), event.UpdateEvent{ObjectOld: source(false), ObjectNew: source(false)}, q)
+		}, false},
 		{"it is being deleted", func() { h.Update(t.Context(), event.UpdateEvent{ObjectOld: source(false), ObjectNew: source(true)}, q) }, true},
 		{"it is gone at once", func() { h.Delete(t.Context(), event.DeleteEvent{Object: source(false)}, q) }, true},
 	} {

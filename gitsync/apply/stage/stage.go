@@ -150,12 +150,23 @@ func (s *Stage) dryRun(ctx context.Context, deferred bool) error {
 	return apiproblem.Or(append(ps, more...), nil)
 }
 
-// dryRunAll checks those of some objects that are deferred, or those that are not, a few at the
-// same time. An answer is mostly waited for.
+// fewTargets is how many objects are tried one after the other. A thousand small sources that
+// come up together keep the API server busy as it is.
+const fewTargets = 8
+
+// dryRunAll checks those of some objects that are deferred, or those that are not. Many are
+// checked a few at the same time: an answer is mostly waited for.
 func (s *Stage) dryRunAll(ctx context.Context, targets []*apply.Target, deferred bool) (plan.Problems, error) {
 	targets = slices.DeleteFunc(slices.Clone(targets), func(t *apply.Target) bool { return t.Deferred != deferred || t.Untried })
 	found, failed := make([]plan.Problems, len(targets)), make([]error, len(targets))
-	apply.AtOnce(len(targets), func(i int) { found[i], failed[i] = s.dryRunOne(ctx, targets[i]) })
+	try := func(i int) { found[i], failed[i] = s.dryRunOne(ctx, targets[i]) }
+	if len(targets) > fewTargets {
+		apply.AtOnce(len(targets), try)
+	} else {
+		for i := range targets {
+			try(i)
+		}
+	}
 	for _, err := range failed {
 		if err != nil {
 			return nil, err
