@@ -1,6 +1,7 @@
 package gitsync_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -48,14 +49,31 @@ func (c *aheadClock) stop() (again func()) {
 
 func (c *aheadClock) pass(d time.Duration) { c.by.Add(int64(d)) }
 
-// blocking renders while nothing blocks it.
+// blocking renders while nothing blocks it, and while it has a place.
 type blocking struct {
 	gitsync.Renderer
 	on      atomic.Bool
 	blocked chan struct{}
+	full    atomic.Bool
+	free    chan struct{}
 }
 
+func (b *blocking) unblock() {
+	b.on.Store(false)
+	close(b.blocked)
+}
+
+// noPlace is the error of a rendering that has no place.
+type noPlace struct{ free <-chan struct{} }
+
+func (noPlace) Error() string           { return "no place" }
+func (e noPlace) Free() <-chan struct{} { return e.free }
+func (noPlace) Leave()                  {}
+
 func (b *blocking) Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error) {
+	if b.full.Load() {
+		return nil, noPlace{b.free}
+	}
 	if b.on.Load() {
 		<-b.blocked
 	}
@@ -70,7 +88,7 @@ func TestFreshness(t *testing.T) {
 	clock, held, judged, led := &aheadClock{}, &atomic.Bool{}, &atomic.Int64{}, &atomic.Int64{}
 	fresh := freshness.Options{Ledger: types.NamespacedName{Namespace: s.ns, Name: "syncs"}, Every: 20 * time.Millisecond, Now: clock.Now}
 	fresh.Election = func() (bool, bool) { led.Add(1); return true, true }
-	render := &blocking{Renderer: renderers(), blocked: make(chan struct{})}
+	render := &blocking{Renderer: renderers(), blocked: make(chan struct{}), free: make(chan struct{})}
 	controller := func() (stop func()) {
 		return s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
 			return gitsync.Add(mgr, gitsync.Options{Renderer: render, StorageDir: s.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, Freshness: fresh})
@@ -135,16 +153,33 @@ func TestFreshness(t *testing.T) {
 	second := s.push(map[string]string{"deploy/a.yaml": configMap("a", "two")})
 	clock.pass(4 * time.Hour)
 	s.ready("shop", metav1.ConditionUnknown, "NotSynced")
-	render.on.Store(false)
-	close(render.blocked)
+	render.unblock()
 	s.applied(second)
-
+	waitForAPlace(s, clock, render)
 	// A suspended source is not judged.
 	s.suspend("shop")
 	clock.pass(4 * time.Hour)
 	held.Store(false)
 	rounds()
 	s.ready("shop", metav1.ConditionTrue, "Applied")
+}
+
+// waitForAPlace has a sync find no place to render until the source is said not to be synced,
+// and why.
+func waitForAPlace(s *env, clock *aheadClock, render *blocking) {
+	s.Helper()
+	render.full.Store(true)
+	commit := s.push(map[string]string{"deploy/a.yaml": configMap("a", "three")})
+	clustertest.Wait(s.T, "what it waits for", func() error {
+		clock.pass(4 * time.Hour)
+		if m := s.ready("shop", metav1.ConditionUnknown, "NotSynced"); !strings.Contains(m, "It has waited for a place to render since ") {
+			return errors.New(m)
+		}
+		return nil
+	})
+	render.full.Store(false)
+	render.free <- struct{}{}
+	s.applied(commit)
 }
 
 // threeRounds waits until the sources were judged three times, as a counter of the rounds

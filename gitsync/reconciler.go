@@ -126,7 +126,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	}
 	r := newReconciler(mgr, o)
 	r.watcher, r.pushes, r.pending = watcher, pushes, pending
-	if r.synced, err = freshness.Add(mgr, o.Freshness, o.Selector); err != nil {
+	if r.judge, err = freshness.Add(mgr, o.Freshness, o.Selector); err != nil {
 		return err
 	}
 	indexer := mgr.GetFieldIndexer()
@@ -197,7 +197,7 @@ func (o *Options) selects(gs client.Object) bool {
 // reconciler says which source is synced when.
 type reconciler struct {
 	resources
-	synced  func(types.NamespacedName, time.Duration) // see [freshness.Add]
+	judge   *freshness.Judge
 	pushes  *requests.Pushes
 	pending *requests.Pending
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -330,7 +330,7 @@ func (r *reconciler) conclude(ctx context.Context, src *source, res *result, err
 	}
 	clients.NameMissingAccount(ctx, src.own, account, res.outcome.Problems)
 	// Before the status is written: a judge that reads the new status has to know it.
-	r.synced(src.name, res.outcome.LimitedFor(src.gs))
+	r.judge.Synced(src.name, res.outcome.LimitedFor(src.gs))
 	err = src.report.Conclude(ctx, &res.outcome)
 	if err == nil {
 		src.cached.passed = passed{} // the status has it
@@ -345,6 +345,7 @@ func (r *reconciler) conclude(ctx context.Context, src *source, res *result, err
 func (r *reconciler) requeueOnceFree(src *source, busy desired.Busy) {
 	src.cached.awaiting, src.cached.busy = sharedFor(src.gs.Spec.IntervalOrDefault()), busy
 	src.store()
+	r.judge.Waits(src.name)
 	src.log.V(1).Info("Syncing again", "because", busy.Error())
 	request := reconcile.Request{NamespacedName: src.name}
 	go func() {

@@ -162,7 +162,7 @@ func (r *reconciler) advance(ctx context.Context, src *source, res *result, s *r
 	src.cached.last = &last
 	src.store()
 	metrics.Synced(src.name, gs.Status.Conditions, res.outcome.Behind)
-	r.synced(src.name, 0)
+	r.judge.Synced(src.name, 0)
 	return nil
 }
 

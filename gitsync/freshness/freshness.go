@@ -55,11 +55,11 @@ const (
 	ledgerKey = "syncs"
 )
 
-// judge knows when each source was last synced, and says so of those that have not
+// Judge knows when each source was last synced, and says so of those that have not
 // been for three intervals. The leader judges by what it remembers. A standby judges by
 // the ledger, once no process renews the lease: Ready=True is not said any more of what
 // no controller looks at.
-type judge struct {
+type Judge struct {
 	Options
 	selector labels.Selector
 	own      client.Client // has no cache: that of ConfigMaps would need the right to list all of them
@@ -69,6 +69,7 @@ type judge struct {
 	mu      sync.Mutex
 	synced  map[types.NamespacedName]time.Time
 	excused map[types.NamespacedName]time.Time // until when a server is not to be asked
+	waiting map[types.NamespacedName]time.Time // since when the last sync has waited for a place to render
 
 	// of the loop alone
 	leads   bool      // it led when it judged last
@@ -77,18 +78,16 @@ type judge struct {
 }
 
 // Add adds the judge of sources to a manager, in which it also runs while another process
-// leads. It judges those that the selector selects; nil: all. The function that it returns
-// notes a sync.
-func Add(
-	mgr ctrl.Manager, o Options, selector labels.Selector,
-) (synced func(source types.NamespacedName, excused time.Duration), err error) {
+// leads. It judges those that the selector selects; nil: all.
+func Add(mgr ctrl.Manager, o Options, selector labels.Selector) (*Judge, error) {
 	own, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the times of syncs: %w", err)
 	}
-	f := &judge{
-		Options: o, selector: selector, own: own, status: mgr.GetClient(),
-		log: mgr.GetLogger().WithName("freshness"), synced: map[types.NamespacedName]time.Time{}, excused: map[types.NamespacedName]time.Time{},
+	f := &Judge{
+		Options: o, selector: selector, own: own, status: mgr.GetClient(), log: mgr.GetLogger().WithName("freshness"),
+		synced: map[types.NamespacedName]time.Time{}, excused: map[types.NamespacedName]time.Time{},
+		waiting: map[types.NamespacedName]time.Time{},
 	}
 	if f.Now == nil {
 		f.Now = time.Now
@@ -99,14 +98,14 @@ func Add(
 	if err := mgr.Add(f); err != nil {
 		return nil, fmt.Errorf("adding the judge of sources: %w", err)
 	}
-	return f.sync, nil
+	return f, nil
 }
 
 // NeedLeaderElection is false: a standby judges, too.
-func (f *judge) NeedLeaderElection() bool { return false }
+func (f *Judge) NeedLeaderElection() bool { return false }
 
 // Start judges until the manager ends.
-func (f *judge) Start(ctx context.Context) error {
+func (f *Judge) Start(ctx context.Context) error {
 	tick := time.NewTicker(cmp.Or(f.Every, judgeEvery))
 	defer tick.Stop()
 	for { // the first time after a while, in which the election may end
@@ -121,22 +120,32 @@ func (f *judge) Start(ctx context.Context) error {
 	}
 }
 
-// sync notes that a source was synced now, and for how long its server is not to be asked.
-func (f *judge) sync(source types.NamespacedName, excused time.Duration) {
+// Synced notes that a source was synced now, and for how long its server is not to be asked.
+func (f *Judge) Synced(source types.NamespacedName, excused time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.synced[source], f.excused[source] = f.Now(), f.Now().Add(excused)
+	delete(f.waiting, source)
+}
+
+// Waits notes that a sync found no place to render, and that the source waits for one.
+func (f *Judge) Waits(source types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.waiting[source]; !ok {
+		f.waiting[source] = f.Now()
+	}
 }
 
 // excusedUntil is until when the server of a source is not to be asked.
-func (f *judge) excusedUntil(source types.NamespacedName) time.Time {
+func (f *Judge) excusedUntil(source types.NamespacedName) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.excused[source]
 }
 
 // round is one judgement.
-func (f *judge) round(ctx context.Context) error {
+func (f *Judge) round(ctx context.Context) error {
 	leads, held := f.Election()
 	if !leads && held {
 		f.leads = false
@@ -172,7 +181,7 @@ func (f *judge) round(ctx context.Context) error {
 }
 
 // recall takes the times of an earlier leader for sources that this one has not synced.
-func (f *judge) recall(l *ledger) {
+func (f *Judge) recall(l *ledger) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for name, at := range l.syncs {
@@ -183,14 +192,14 @@ func (f *judge) recall(l *ledger) {
 }
 
 // known returns the times of the sources that are there, and forgets the others.
-func (f *judge) known(sources *v1alpha1.GitSourceList) map[types.NamespacedName]time.Time {
+func (f *Judge) known(sources *v1alpha1.GitSourceList) map[types.NamespacedName]time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	there := map[types.NamespacedName]bool{}
 	for i := range sources.Items {
 		there[client.ObjectKeyFromObject(&sources.Items[i])] = true
 	}
-	for _, times := range []map[types.NamespacedName]time.Time{f.synced, f.excused} {
+	for _, times := range []map[types.NamespacedName]time.Time{f.synced, f.excused, f.waiting} {
 		maps.DeleteFunc(times, func(name types.NamespacedName, _ time.Time) bool { return !there[name] })
 	}
 	return maps.Clone(f.synced)
@@ -199,7 +208,7 @@ func (f *judge) known(sources *v1alpha1.GitSourceList) map[types.NamespacedName]
 // judge says of a source that it is not synced any more, where that is so. A leader gives
 // each source the time that it needs for the first sync after its start. A standby gives
 // each the time by which the ledger may be old.
-func (f *judge) judge(
+func (f *Judge) judge(
 	ctx context.Context, gs *v1alpha1.GitSource, known map[types.NamespacedName]time.Time, since time.Time, leads bool,
 ) error {
 	name := client.ObjectKeyFromObject(gs)
@@ -238,12 +247,12 @@ func allowedAge(spec *v1alpha1.GitSourceSpec) time.Duration {
 
 // say writes the conditions of a source that is not synced any more. The next sync writes
 // its own.
-func (f *judge) say(ctx context.Context, gs *v1alpha1.GitSource, last time.Time, ever bool) error {
+func (f *Judge) say(ctx context.Context, gs *v1alpha1.GitSource, last time.Time, ever bool) error {
 	message := "no controller has synced it since it was created"
 	if ever {
 		message = "no controller has synced it since " + last.UTC().Format(time.RFC3339)
 	}
-	message += fmt.Sprintf("; spec.interval is %s. See whether a controller runs that selects it, and its log", gs.Spec.IntervalOrDefault())
+	message += fmt.Sprintf("; spec.interval is %s. %s", gs.Spec.IntervalOrDefault(), f.advice(client.ObjectKeyFromObject(gs)))
 	gs = gs.DeepCopy()
 	changed := false
 	for _, c := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionInSync} {
@@ -266,6 +275,17 @@ func (f *judge) say(ctx context.Context, gs *v1alpha1.GitSource, last time.Time,
 	return nil
 }
 
+// advice says what to look at for a source that is not synced. A standby knows of no waiting.
+func (f *Judge) advice(source types.NamespacedName) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if since, ok := f.waiting[source]; ok && f.leads {
+		return "It has waited for a place to render since " + since.UTC().Format(time.RFC3339) +
+			". See which other sources render for long, and --concurrent-renders of the controller"
+	}
+	return "See whether a controller runs that selects it, and its log"
+}
+
 // ledger is the ConfigMap with the times of syncs.
 type ledger struct {
 	object  *corev1.ConfigMap // nil: it is not there
@@ -273,7 +293,7 @@ type ledger struct {
 	written time.Time // the latest of them
 }
 
-func (f *judge) read(ctx context.Context) (*ledger, error) {
+func (f *Judge) read(ctx context.Context) (*ledger, error) {
 	l := &ledger{syncs: map[types.NamespacedName]time.Time{}}
 	if f.Ledger.Name == "" {
 		return l, nil
@@ -303,7 +323,7 @@ func (f *judge) read(ctx context.Context) (*ledger, error) {
 }
 
 // write writes the ledger, where it says something else and that is not too soon.
-func (f *judge) write(ctx context.Context, l *ledger, known map[types.NamespacedName]time.Time) error {
+func (f *Judge) write(ctx context.Context, l *ledger, known map[types.NamespacedName]time.Time) error {
 	if f.Ledger.Name == "" || !f.written.IsZero() && f.Now().Sub(f.written) < ledgerEvery {
 		return nil
 	}
