@@ -22,8 +22,8 @@ const rewindPeriod = 2 * time.Second
 // restore of etcd. The caches of this process then have objects that never were, and watches
 // do not correct them. So the process has to end, and nothing is written before.
 //
-// The API server stops for a restore. From the first request that does not reach it, nothing
-// is written until its resourceVersion has been read again.
+// The API server stops for a restore. From the first request without an answer, nothing is
+// written until its resourceVersion has been read again. Writes wait for that.
 type rewind struct {
 	// read returns the present resourceVersion. It is no client that guard guards.
 	read func(context.Context) (string, error)
@@ -32,6 +32,7 @@ type rewind struct {
 	newest  string
 	failed  error         // why read has to be called before the next write
 	doubts  int           // how often suspect has been called
+	looked  chan struct{} // closed once read was called after a doubt; nil: there is none
 	because error         // how the resourceVersion went backwards
 	wake    chan struct{} // has an element while read is to be called at once
 	lost    chan struct{} // closed with because
@@ -65,10 +66,12 @@ func (r *rewind) check(ctx context.Context) {
 	defer r.mu.Unlock()
 	if err != nil {
 		r.failed = err
+		r.settle()
 		return
 	}
 	if doubts == r.doubts { // a request that failed meanwhile has the next check look
 		r.failed = nil
+		defer r.settle()
 	}
 	if newest != "" {
 		order, err := resourceversion.CompareResourceVersion(now, newest)
@@ -81,12 +84,23 @@ func (r *rewind) check(ctx context.Context) {
 	r.newest = now
 }
 
+// settle ends the wait of writes for a check.
+func (r *rewind) settle() {
+	if r.looked != nil {
+		close(r.looked)
+		r.looked = nil
+	}
+}
+
 // suspect has the resourceVersion read before the next write.
 func (r *rewind) suspect(because error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failed = because
 	r.doubts++
+	if r.looked == nil && r.newest != "" { // checks have begun
+		r.looked = make(chan struct{})
+	}
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -106,11 +120,25 @@ func (r *rewind) mayWrite() error {
 	return nil
 }
 
+// awaitCheck waits for the check that a doubt has asked for, and returns what mayWrite does.
+func (r *rewind) awaitCheck(ctx context.Context) error {
+	r.mu.Lock()
+	looked := r.looked
+	r.mu.Unlock()
+	if looked != nil {
+		select {
+		case <-looked:
+		case <-ctx.Done():
+		}
+	}
+	return r.mayWrite()
+}
+
 // guard lets a client write only while mayWrite has no objection.
 func (r *rewind) guard(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(q *http.Request) (*http.Response, error) {
 		if q.Method != http.MethodGet && q.Method != http.MethodHead {
-			if err := r.mayWrite(); err != nil {
+			if err := r.awaitCheck(q.Context()); err != nil {
 				if q.Body != nil {
 					_ = q.Body.Close() // nothing of it is read
 				}
@@ -119,7 +147,7 @@ func (r *rewind) guard(next http.RoundTripper) http.RoundTripper {
 		}
 		response, err := next.RoundTrip(q)
 		if err != nil && q.Context().Err() == nil {
-			r.suspect(errors.New("a request did not reach the API server"))
+			r.suspect(errors.New("a request had no answer of the API server"))
 		}
 		return response, err
 	})

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // scripted answers reads of the resourceVersion, one after the other. An empty answer is an
@@ -61,10 +62,14 @@ func TestRewind_Check(t *testing.T) {
 	}
 }
 
-// A request that does not reach the API server stops all writes until the resourceVersion
-// has been read, and no read.
+// A request without an answer stops all writes until the resourceVersion has been read, and no
+// read. Writes wait for it, so one lost answer fails no other request.
 func TestRewind_Guard(t *testing.T) {
-	r := scripted("7", "8", "6")
+	synctest.Test(t, testRewindGuard)
+}
+
+func testRewindGuard(t *testing.T) {
+	r := scripted("7", "8", "", "9", "6")
 	r.check(t.Context())
 	var fault error
 	c := r.guard(roundTripper(func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: http.StatusOK}, fault }))
@@ -86,11 +91,29 @@ func TestRewind_Guard(t *testing.T) {
 	fault = errors.New("connection refused")
 	expect("unreachable", http.MethodGet, false)
 	fault = nil
-	expect("before the check", http.MethodPatch, false)
 	expect("before the check", http.MethodGet, true)
-	r.check(t.Context())
+	waits := func(when string, ok bool) {
+		t.Helper()
+		ended := make(chan error, 1)
+		go func() { ended <- ask(http.MethodPatch) }()
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Errorf("%s: a write did not wait for the check: %v", when, <-ended)
+		}
+		r.check(t.Context())
+		if err := <-ended; (err == nil) != ok {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	waits("before the check", true)
 	expect("after the check", http.MethodPatch, true)
+	r.suspect(errors.New("EOF"))
+	waits("the API server is away", false)
+	expect("the API server is away", http.MethodPatch, false) // at once
 	r.check(t.Context())
+	expect("the API server is back", http.MethodPatch, true)
+	r.suspect(errors.New("EOF"))
+	waits("after a restore", false)
 	expect("after a restore", http.MethodPost, false)
 	expect("after a restore", http.MethodGet, true)
 }
