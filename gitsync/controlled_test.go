@@ -97,3 +97,20 @@ func (s *env) isRefused(o client.Object, because string) {
 	}
 	s.applied(s.push(map[string]string{"deploy/object.yaml": ""}))
 }
+
+// The API server creates an object with the deletionTimestamp of a server-side apply, and
+// nothing would delete it.
+func TestManifestThatIsBeingDeleted(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, gitsyncOnly)
+	doomed := func(at string) map[string]string {
+		text := strings.Replace(configMap("doomed", "one"), "name: doomed", "name: doomed, deletionTimestamp: "+at, 1)
+		return map[string]string{"deploy/doomed.yaml": text}
+	}
+	refusedCommit := s.push(doomed("'2020-01-01T00:00:00Z'"))
+	s.source()
+	if message := s.refused(refusedCommit, "InvalidManifest"); !strings.Contains(message, "metadata.deletionTimestamp") {
+		t.Error(message)
+	}
+	s.applied(s.push(doomed("null")))
+}

@@ -183,11 +183,18 @@ func (t *Target) hasMore(gs *v1alpha1.GitSource) bool {
 
 // forbidden says what may not be in a branch. A write to what a controller of the cluster
 // keeps of a Deployment would avoid its gates. An object whose owners are gone is deleted by
-// the garbage collector, and a namespace with all its Deployments.
+// the garbage collector, and a namespace with all its Deployments. The API
+// server creates one with the deletionTimestamp that a server-side apply has.
 func (t *Target) forbidden() *plan.Problem {
 	if len(t.GetOwnerReferences()) > 0 {
 		return t.Problem(plan.ReasonInvalidManifest, "metadata.ownerReferences: where the owners are gone, the garbage "+
 			"collector deletes the object and what is in it", "remove them: the UID of an owner is of one cluster")
+	}
+	for _, field := range []string{"deletionTimestamp", "deletionGracePeriodSeconds"} {
+		if value, _, _ := unstructured.NestedFieldNoCopy(t.Object.Object, "metadata", field); value != nil {
+			return t.Problem(plan.ReasonInvalidManifest, "metadata."+field+": the API server would keep the object for ever as one that "+
+				"is being deleted", "remove it from the manifest")
+		}
 	}
 	if t.adopter != "" && t.controller() == nil {
 		return t.Problem(plan.ReasonInvalidManifest, "metadata.labels: the selector of Deployment "+t.adopter+

@@ -82,12 +82,11 @@ func (o *Observer) FailuresIn(ctx context.Context, namespace string) (lists.Fail
 // mayAssume reports whether a target may be taken for one that does not exist until its dry
 // run. That is so for an object of which its existence alone tells how it is applied.
 func (f *First) mayAssume(t *Target) bool {
-	if f == nil || t.Prerequisite || t.Deferred || len(t.GetOwnerReferences()) > 0 ||
-		inventory.IsLeftAlone(t.Unstructured) {
+	if f == nil || t.Prerequisite || t.Deferred || t.forbidden() != nil || inventory.IsLeftAlone(t.Unstructured) {
 		return false
 	}
 	switch t.GroupKind() {
-	case inventory.ReleaseKind, inventory.ReplicaSetKind, inventory.PodKind, inventory.RevisionKind:
+	case inventory.ReleaseKind, inventory.ReplicaSetKind, inventory.PodKind:
 		return false
 	}
 	return true
