@@ -258,7 +258,10 @@ func (r *references) explainFile(ref reference) plan.Problems {
 	switch {
 	case err != nil && !r.fsys.Exists(ref.at):
 		return plan.Problems{
-			{Reason: plan.ReasonRenderFailed, Where: plan.Where(ref.file, ref.field), Err: fmt.Errorf("%s: no such file", ref.path)},
+			{
+				Reason: plan.ReasonRenderFailed, Where: plan.Where(ref.file, ref.field),
+				Err: fmt.Errorf("%s: no such file in the repository", ref.path),
+			},
 		}
 	case err != nil:
 		return plan.Problems{{Reason: plan.ReasonRenderFailed, Where: plan.Where(ref.file, ref.field), Err: err}}

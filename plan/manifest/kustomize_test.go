@@ -187,8 +187,8 @@ var problemsOfKustomizationsRows = []struct {
 		"apps/kustomization.yaml": "resources: [../base]\n",
 		"base/kustomization.yaml": "resources: [web.yaml, gone.yaml]\npatches: [{path: patch.yaml}]\n", "base/web.yaml": web,
 	}, []string{
-		"RenderFailed base/kustomization.yaml: patches[0].path: patch.yaml: no such file",
-		"RenderFailed base/kustomization.yaml: resources[1]: gone.yaml: no such file",
+		"RenderFailed base/kustomization.yaml: patches[0].path: patch.yaml: no such file in the repository",
+		"RenderFailed base/kustomization.yaml: resources[1]: gone.yaml: no such file in the repository",
 	}},
 	{"a folder without a kustomization", map[string]string{"apps/kustomization.yaml": "resources: [../base]\n", "base/web.yaml": web},
 		[]string{

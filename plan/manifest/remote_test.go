@@ -94,7 +94,7 @@ func TestRemoteBases_Refused(t *testing.T) {
 			"resources[0]: https://example.org/o/r?ref=--upload-pack=x has a ref that is not valid: \"--upload-pack=x\"; commit a copy of it",
 		"configMapGenerator: [{name: x, files: ['https://a.org/x']}]": prefix +
 			"configMapGenerator[0].files[0]: https://a.org/x is outside the repository; commit a copy of it",
-		"resources: [missing.yaml]": prefix + "resources[0]: missing.yaml: no such file",
+		"resources: [missing.yaml]": prefix + "resources[0]: missing.yaml: no such file in the repository",
 	} {
 		t.Run(kustomization, func(t *testing.T) {
 			files := map[string]string{
