@@ -318,6 +318,16 @@ func (p *released) quota(hard corev1.ResourceList) {
 			}
 			return nil
 		})
+		p.wake()
+	}
+}
+
+// wake has the ReplicaSet controller look at once at the ReplicaSets of the namespace: it
+// does so when a pod changes. Otherwise it tries again only after as long as it has failed.
+func (p *released) wake() {
+	p.Helper()
+	if out, err := p.c.Kubectl(p, "annotate", "pods", "--all", "-n", p.ns, "quota=gone"); err != nil {
+		p.Fatalf("%v: %s", err, out)
 	}
 }
 
