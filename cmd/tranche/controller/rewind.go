@@ -122,10 +122,13 @@ func (r *rewind) mayWrite() error {
 
 // awaitCheck waits for the check that a doubt has asked for, and returns what mayWrite does.
 func (r *rewind) awaitCheck(ctx context.Context) error {
-	r.mu.Lock()
-	looked := r.looked
-	r.mu.Unlock()
-	if looked != nil {
+	for ctx.Err() == nil {
+		r.mu.Lock()
+		looked := r.looked
+		r.mu.Unlock()
+		if looked == nil {
+			break
+		}
 		select {
 		case <-looked:
 		case <-ctx.Done():
