@@ -56,6 +56,7 @@ type blocking struct {
 	blocked chan struct{}
 	full    atomic.Bool
 	free    chan struct{}
+	waiting atomic.Int64 // renderings that had no place, and were not left yet
 }
 
 func (b *blocking) unblock() {
@@ -64,15 +65,16 @@ func (b *blocking) unblock() {
 }
 
 // noPlace is the error of a rendering that has no place.
-type noPlace struct{ free <-chan struct{} }
+type noPlace struct{ of *blocking }
 
 func (noPlace) Error() string           { return "no place" }
-func (e noPlace) Free() <-chan struct{} { return e.free }
-func (noPlace) Leave()                  {}
+func (e noPlace) Free() <-chan struct{} { return e.of.free }
+func (e noPlace) Leave()                { e.of.waiting.Add(-1) }
 
 func (b *blocking) Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error) {
 	if b.full.Load() {
-		return nil, noPlace{b.free}
+		b.waiting.Add(1)
+		return nil, noPlace{b}
 	}
 	if b.on.Load() {
 		<-b.blocked
@@ -165,7 +167,7 @@ func TestFreshness(t *testing.T) {
 }
 
 // waitForAPlace has a sync find no place to render until the source is said not to be synced,
-// and why.
+// and why. The sync that has rendered leaves the place that this one waited for.
 func waitForAPlace(s *env, clock *aheadClock, render *blocking) {
 	s.Helper()
 	render.full.Store(true)
@@ -180,6 +182,12 @@ func waitForAPlace(s *env, clock *aheadClock, render *blocking) {
 	render.full.Store(false)
 	render.free <- struct{}{}
 	s.applied(commit)
+	clustertest.Wait(s.T, "the place to be left to others", func() error {
+		if n := render.waiting.Load(); n != 0 {
+			return fmt.Errorf("%d still wait", n)
+		}
+		return nil
+	})
 }
 
 // threeRounds waits until the sources were judged three times, as a counter of the rounds
