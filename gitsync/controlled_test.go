@@ -112,5 +112,9 @@ func TestManifestThatIsBeingDeleted(t *testing.T) {
 	if message := s.refused(refusedCommit, "InvalidManifest"); !strings.Contains(message, "metadata.deletionTimestamp") {
 		t.Error(message)
 	}
+	s.absent("doomed", &corev1.ConfigMap{})
 	s.applied(s.push(doomed("null")))
+	if at := get(s, "doomed", &corev1.ConfigMap{}).DeletionTimestamp; at != nil {
+		t.Errorf("it is being deleted since %v", at)
+	}
 }
