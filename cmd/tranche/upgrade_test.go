@@ -322,8 +322,8 @@ func (p *released) quota(hard corev1.ResourceList) {
 	}
 }
 
-// wake has the ReplicaSet controller look at once at the ReplicaSets of the namespace: it
-// does so when a pod changes. Otherwise it tries again only after as long as it has failed.
+// wake changes the pods of the namespace, so that the ReplicaSet controller tries again at
+// once. Its pause doubles with each failure, and may be longer than a test waits.
 func (p *released) wake() {
 	p.Helper()
 	if out, err := p.c.Kubectl(p, "annotate", "pods", "--all", "-n", p.ns, "quota=gone"); err != nil {

@@ -150,7 +150,7 @@ func (r *rewind) guard(next http.RoundTripper) http.RoundTripper {
 		}
 		response, err := next.RoundTrip(q)
 		if err != nil && q.Context().Err() == nil {
-			r.suspect(errors.New("a request had no answer of the API server"))
+			r.suspect(errors.New("a request had no answer from the API server"))
 		}
 		return response, err
 	})
