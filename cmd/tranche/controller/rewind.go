@@ -137,23 +137,48 @@ func (r *rewind) awaitCheck(ctx context.Context) error {
 	return r.mayWrite()
 }
 
+// triesOfDryRun is how often a dry run is sent while it has no answer. It changes nothing, so it
+// does no harm twice. One that is lost would end a sync, and the next one starts from the first.
+const triesOfDryRun = 3
+
 // guard lets a client write only while mayWrite has no objection.
 func (r *rewind) guard(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(q *http.Request) (*http.Response, error) {
-		if q.Method != http.MethodGet && q.Method != http.MethodHead {
-			if err := r.awaitCheck(q.Context()); err != nil {
-				if q.Body != nil {
-					_ = q.Body.Close() // nothing of it is read
+		for tries := 1; ; tries++ {
+			if q.Method != http.MethodGet && q.Method != http.MethodHead {
+				if err := r.awaitCheck(q.Context()); err != nil {
+					if q.Body != nil {
+						_ = q.Body.Close() // nothing of it is read
+					}
+					return nil, err
 				}
+			}
+			response, err := next.RoundTrip(q)
+			if err == nil || q.Context().Err() != nil {
+				return response, err
+			}
+			r.suspect(errors.New("a request had no answer from the API server"))
+			again, ok := dryRunAgain(q)
+			if tries == triesOfDryRun || !ok {
 				return nil, err
 			}
+			q = again
 		}
-		response, err := next.RoundTrip(q)
-		if err != nil && q.Context().Err() == nil {
-			r.suspect(errors.New("a request had no answer from the API server"))
-		}
-		return response, err
 	})
+}
+
+// dryRunAgain returns a copy of a dry run that can be sent. It returns false for other requests.
+func dryRunAgain(q *http.Request) (*http.Request, bool) {
+	if q.URL.Query().Get("dryRun") == "" || q.GetBody == nil {
+		return nil, false
+	}
+	body, err := q.GetBody()
+	if err != nil {
+		return nil, false
+	}
+	again := q.Clone(q.Context())
+	again.Body = body
+	return again, true
 }
 
 // run runs start until it ends, or until the resourceVersion has gone backwards. It does not

@@ -3,7 +3,9 @@ package controller
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -116,6 +118,53 @@ func testRewindGuard(t *testing.T) {
 	waits("after a restore", false)
 	expect("after a restore", http.MethodPost, false)
 	expect("after a restore", http.MethodGet, true)
+}
+
+// A dry run without an answer is sent again, each time with its body and after a check. Another
+// write is not: it may have been done.
+func TestRewind_GuardSendsDryRunsAgain(t *testing.T) {
+	for _, tc := range []struct {
+		reason, query string
+		lost, sent    int
+		ok            bool
+	}{
+		{"a dry run has an answer", "?dryRun=All", 0, 1, true},
+		{"two answers to a dry run are lost", "?dryRun=All", 2, 3, true},
+		{"three answers to a dry run are lost", "?dryRun=All", 3, 3, false},
+		{"the answer to a write is lost", "?fieldManager=a", 1, 1, false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := scripted("7", "8", "9", "10", "11", "12")
+				r.check(t.Context())
+				var bodies []string
+				c := r.guard(roundTripper(func(q *http.Request) (*http.Response, error) {
+					if err := r.mayWrite(); err != nil {
+						t.Errorf("it was sent before a check: %v", err)
+					}
+					body, err := io.ReadAll(q.Body)
+					bodies = append(bodies, string(body))
+					if err == nil && len(bodies) <= tc.lost {
+						err = errors.New("EOF")
+					}
+					return &http.Response{StatusCode: http.StatusOK}, err
+				}))
+				q, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, "https://example.org/x"+tc.query, strings.NewReader("{}"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go r.watch(ctx)
+				if _, err = c.RoundTrip(q); (err == nil) != tc.ok {
+					t.Errorf("it ended with %v", err)
+				}
+				if want := slices.Repeat([]string{"{}"}, tc.sent); !slices.Equal(bodies, want) {
+					t.Errorf("sent %q; want %q", bodies, want)
+				}
+			})
+		})
+	}
 }
 
 // The process ends without waiting for the manager.
