@@ -128,8 +128,7 @@ soak: bin/devcluster bin/kubectl ## Explore wide, take every fault at every writ
 # "context deadline exceeded" (go.dev/issue/75804). This is no failure.
 fuzz: ## Run every fuzz target for FUZZTIME, 1m by default
 	@set -o pipefail; log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
-	go test -list '^Fuzz' ./... | \
-	awk '/^Fuzz/ {t[n++] = $$1} /^ok/ {for (i = 0; i < n; i++) print $$2, t[i]; n = 0}' | \
+	grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' cmd gitsync plan rollout | sed 's,^\(.*\)/.*:func ,./\1 ,' | \
 	while read -r package target; do \
 	  echo "$$target in $$package"; \
 	  go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null 2>&1 | tee "$$log" || \
