@@ -400,6 +400,38 @@ func TestAutoscalerOfAReplicaSet(t *testing.T) {
 	}
 }
 
+// The API server lets a write of the status change labels, annotations, owners and finalizers of
+// a ReplicaSet, too. A user who may write the status gets past no gate by it.
+func TestReplicaSetsThroughTheirStatus(t *testing.T) {
+	t.Parallel()
+	s, _ := atGateOf(t, 4)
+	s.c.Guard(t, s.ns)
+	free := s.newSet("free", "v0", 0)
+	free.Labels = map[string]string{"app": "free"}
+	free.Spec.Selector.MatchLabels, free.Spec.Template.Labels = free.Labels, free.Labels
+	s.must(s.c.Client.Create(t.Context(), free))
+	v1, v2 := s.set("v1").Name, s.set("v2").Name
+	const refusal = "are not changed through its status"
+	patch := func(rs, metadata string) string {
+		return "patch rs/" + rs + " --subresource=status --type=merge -p {\"metadata\":{" + metadata + "}}"
+	}
+	attempts := []attempt{
+		{"the native controller would release it, and bring v2 to 4 (H26)", refusal, patch(v1, `"labels":{"app":"another"}`)},
+		{"it would pass for saturated (H6)", refusal, patch(v2, `"annotations":{"deployment.kubernetes.io/desired-replicas":"1"}`)},
+		{"it would be of another owner", refusal, patch(v1, `"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"1"}]`)},
+		{"it and its pods would outlive the Deployment", refusal, patch(v1, `"finalizers":["example.org/keep"]`)},
+		{"web would adopt it", refusal, patch("free", `"labels":{"app":"web"}`)},
+		{"no user could delete it", refusal, patch("free", `"labels":{"tranche.dev/held":"true"}`)},
+		{"it changes nothing of the release", "", patch(v1, `"annotations":{"note":"hello"}`)},
+	}
+	s.attempt(append(attempts, attempt{"another policy would judge it", refusal, patch(v1, `"labels":{"tranche.dev/held":null}`)}))
+	labelSets(s, v1+"-", v2+"-")
+	s.attempt(attempts)
+	s.approve(0)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
+	s.untouched()
+}
+
 // If drift is corrected, the policy on ReplicaSets lets it pass.
 func TestReplicaSetsWhereDriftIsCorrected(t *testing.T) {
 	t.Parallel()
@@ -540,7 +572,8 @@ func TestPolicyExpressions(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
 	for _, name := range []string{"tranche-held-deployments", "tranche-held-replicasets", "tranche-labelled-replicasets",
-		"tranche-replicaset-templates", "tranche-batchreleases", "tranche-batchreleases-of-git", "tranche-batchrelease-status"} {
+		"tranche-replicaset-templates", "tranche-replicaset-status",
+		"tranche-batchreleases", "tranche-batchreleases-of-git", "tranche-batchrelease-status"} {
 		var policy admissionv1.ValidatingAdmissionPolicy
 		clustertest.Wait(t, "the check of policy "+name, func() error {
 			if err := c.Client.Get(t.Context(), client.ObjectKey{Name: name}, &policy); err != nil {
