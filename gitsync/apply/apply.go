@@ -150,7 +150,8 @@ func (a *Applier) dryRunManifest(ctx context.Context, t *Target) error {
 		tried = a.Manifest(t.Object)
 		err = a.DryRunApply(ctx, tried)
 	}
-	t.Unchanged = err == nil && t.Mode == Full && !t.Autoscaled && sameObject(tried, t.Live) && !t.hasMore(a.Source)
+	t.Unchanged = err == nil && t.Mode == Full && !t.Autoscaled && sameObject(tried, t.Live) && !t.hasMore(a.Source) &&
+		!fieldmanager.IsShared(tried)
 	return err
 }
 
@@ -508,6 +509,10 @@ func (a *Applier) applyOwn(ctx context.Context, t *Target, version string) (Chan
 	}
 	if err != nil {
 		return Unchanged, err
+	}
+	t.Applied = u
+	if u, err = fieldmanager.Claim(ctx, a.Client, u); err != nil {
+		return Configured, err
 	}
 	t.Applied = u
 	switch {

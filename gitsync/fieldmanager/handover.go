@@ -88,15 +88,26 @@ func Name(name string) fieldpath.PathElement { return fieldpath.PathElement{Fiel
 func HandOver(
 	ctx context.Context, c client.Client, live *unstructured.Unstructured, manager string, names []string,
 ) (*unstructured.Unstructured, error) {
+	live, err := rewrite(ctx, c, live, func(u *unstructured.Unstructured) (client.Patch, error) { return handOver(u, manager, names) })
+	if err != nil {
+		return nil, fmt.Errorf("handing %v over to %s: %w", names, manager, err)
+	}
+	return live, nil
+}
+
+// rewrite writes who manages the fields of an object, until patch returns nil for what was read.
+func rewrite(
+	ctx context.Context, c client.Client, live *unstructured.Unstructured, patch func(*unstructured.Unstructured) (client.Patch, error),
+) (*unstructured.Unstructured, error) {
 	e, live := inventory.Of(live), live.DeepCopy()
 	last := errors.New("its managed fields stay as they are")
-	for range handOverTries {
-		patch, err := handOver(live, manager, names)
-		if err != nil || patch == nil {
+	for range rewriteTries {
+		p, err := patch(live)
+		if err != nil || p == nil {
 			return live, err
 		}
-		if err = c.Patch(ctx, live, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err == nil {
-			continue // gitsync may have such fields by another version of the API, too
+		if err = c.Patch(ctx, live, p, client.FieldOwner(v1alpha1.ManagerGitSync)); err == nil {
+			continue // there may be more, as by another version of the API
 		}
 		if last = err; !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
 			break
@@ -105,11 +116,11 @@ func HandOver(
 			return nil, fmt.Errorf("getting %s: %w", e, err)
 		}
 	}
-	return nil, fmt.Errorf("handing %v of %s over to %s: %w", names, e, manager, last)
+	return nil, fmt.Errorf("writing the managed fields of %s: %w", e, last)
 }
 
-// handOverTries is how often HandOver writes at most.
-const handOverTries = 5
+// rewriteTries is how often the managed fields of an object are written at most.
+const rewriteTries = 5
 
 // handOver returns the patch by which an entry of gitsync loses fields of the spec to a manager.
 // It is nil if gitsync has none of them.
