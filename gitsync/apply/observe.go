@@ -358,8 +358,9 @@ func (o *Observer) ReadSources(ctx context.Context) (err error) {
 func ownedBy(t *Target, namespace, name string) *plan.Problem {
 	return &plan.Problem{
 		Reason: v1alpha1.ReasonOwnedByOther, Where: t.File + ": " + t.String(),
-		Err:  fmt.Errorf("GitSource %s/%s applies it already", namespace, name),
-		Hint: "keep it in one of the two; if it moves, status.kept of the other one has the reason why it does not let go", Retry: true,
+		Err: fmt.Errorf("GitSource %s/%s applies it already", namespace, name),
+		Hint: "keep it in one of the two; if it moves, status.kept of the other one has the reason why it does not let go; " +
+			"if another object moves the other way, move one of them in an earlier commit", Retry: true,
 	}
 }
 
