@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
@@ -60,23 +61,28 @@ func movedOn(ctx context.Context, st *commitCommand, behind *clone.BehindError, 
 	if check(behind.Tip) != nil {
 		return behind
 	}
-	by := ""
-	commits, err := st.clone.Git(ctx, "rev-list", "--first-parent", "--reverse", "HEAD.."+behind.Tip)
-	if all := strings.Fields(commits); err == nil && len(all) <= searched {
-		for _, c := range all {
-			if check(c) == nil {
-				by = broughtBy(ctx, st.clone, c)
-				break
-			}
-		}
-	}
-	return fmt.Errorf("%s%s. The clone lacks %s", st.already, by, behind.Lacks())
+	return fmt.Errorf("%s%s. The clone lacks %s", st.already, broughtBy(ctx, st.clone, behind.Tip, check), behind.Lacks())
 }
 
-func broughtBy(ctx context.Context, in *clone.Clone, commit string) string {
-	said, err := in.Git(ctx, "show", "--no-patch", "--format=%an <%ae>", commit)
+// broughtBy names the author of the first commit after that of the clone which a check accepts. It is
+// empty if that is not known, or if the check accepts the clone's commit, too.
+func broughtBy(ctx context.Context, in *clone.Clone, tip string, check func(string) error) string {
+	head, err := in.Git(ctx, "rev-parse", "HEAD")
+	if err != nil || check(strings.TrimSpace(head)) == nil {
+		return ""
+	}
+	commits, err := in.Git(ctx, "rev-list", "--first-parent", "--reverse", "HEAD.."+tip)
+	all := strings.Fields(commits)
+	if err != nil || len(all) > searched {
+		return ""
+	}
+	i := slices.IndexFunc(all, func(c string) bool { return check(c) == nil })
+	if i < 0 {
+		return ""
+	}
+	said, err := in.Git(ctx, "show", "--no-patch", "--format=%an <%ae>", all[i])
 	if err != nil {
 		return ""
 	}
-	return ", by " + gitobject.Printable(said) + " in commit " + cli.Short(commit)
+	return ", by " + gitobject.Printable(said) + " in commit " + cli.Short(all[i])
 }

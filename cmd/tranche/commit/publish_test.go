@@ -80,6 +80,21 @@ func TestCommit_AnotherWasFirst(t *testing.T) {
 	}
 }
 
+// A clone that is behind, and has what was to be committed, names no author: no commit that it lacks
+// brought it.
+func TestCommit_CloneHasItAlready(t *testing.T) {
+	st, _, other := raced(t)
+	other.Run("git", "commit", "--quiet", "--allow-empty", "-m", "other")
+	other.Run("git", "push", "--quiet", "origin", "main")
+	_, err := st.clone.Ready(t.Context(), "main")
+	_ = errors.As(err, &st.behind)
+	err = st.pause(false, false, true)
+	const want = "spec.paused of shop/web is false already. The clone lacks 1 commit of main"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want an error with %q", err, want)
+	}
+}
+
 // A server that refuses for another reason leaves the commit in the clone, with both ways out. One
 // that takes the push and does not say so has it all the same.
 func TestCommit_ServerRefuses(t *testing.T) {
