@@ -122,7 +122,7 @@ func (st *commitCommand) approve(step int32) error {
 		return fmt.Errorf("the release of commit %s has ended before, and no approval in Git counts for it; bring the change of %s/%s by a new "+
 			"commit", cli.Short(br.Spec.Commit), br.Namespace, br.Name)
 	}
-	st.already = fmt.Sprintf("step %d of %s/%s is approved already", step, br.Namespace, br.Name)
+	st.already = fmt.Sprintf("the branch has an approval of step %d of %s/%s already", step, br.Namespace, br.Name)
 	change := func(ctx context.Context, ch *clone.Change) (string, error) {
 		file, r, err := st.approvalPlace(ctx)
 		if err != nil {

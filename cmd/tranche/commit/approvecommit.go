@@ -170,7 +170,7 @@ func approveAll(all []approving) error {
 	first := all[0].commitCommand
 	first.together = nil
 	if len(all) > 1 {
-		first.already = "the releases of " + cli.Short(first.release.Spec.Commit) + " are approved already"
+		first.already = "the branch has an approval of the releases of " + cli.Short(first.release.Spec.Commit) + " already"
 	}
 	change := func(ctx context.Context, ch *clone.Change) (message string, err error) {
 		for i, p := range pieces {

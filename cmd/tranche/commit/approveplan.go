@@ -55,7 +55,7 @@ func (st planApproval) approve() error {
 		text := manifest.PlanApprovalFile(st.release.Namespace, st.release.Name, digest, note)
 		return "Approve the plan of " + st.release.Name, ch.Write(ctx, file, string(text))
 	}
-	st.already = "this plan is approved already"
+	st.already = "the branch has an approval of this plan already"
 	return st.commit(change, func(commit string) error { return st.check(commit, digest) }, "Tranche-Plan: "+digest)
 }
 

@@ -143,7 +143,7 @@ func TestApprove_AnotherWasFirst(t *testing.T) {
 	before := own.Run("git", "rev-parse", "HEAD")
 	t.Setenv("GIT_AUTHOR_NAME", "Bea")
 	err := st.approve(0) // the clone was not behind when it was looked at
-	if err == nil || !strings.Contains(err.Error(), "step 0 of shop/web is approved already, by Ada <ada@example.org> in commit ") {
+	if err == nil || !strings.Contains(err.Error(), "approval of step 0 of shop/web already, by Ada <ada@example.org> in commit ") {
 		t.Error(err)
 	}
 	if now := own.Run("git", "rev-parse", "HEAD"); now != before {
