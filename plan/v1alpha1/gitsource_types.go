@@ -218,7 +218,7 @@ func (r GitReference) String() string {
 //
 // +structType=atomic
 type LocalObjectReference struct {
-	// name is the name is the name of the object.
+	// name is the name of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
