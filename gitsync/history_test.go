@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -354,4 +355,39 @@ func TestALimitIsSaid(t *testing.T) {
 	s.says("False SubmoduleIgnored: " + says)
 	s.told("SubmoduleIgnored", says)
 	s.must(s.c.Client.Delete(t.Context(), gs))
+}
+
+// The API server refuses the second of the objects that a commit brings. Its revert would delete
+// the first alone, and needs no confirmation, though all of them are in the inventory.
+func TestRevertOfACommitThatWasHalfApplied(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, gitsyncOnly)
+	files := map[string]string{}
+	for _, name := range []string{"a", "b", "c"} {
+		files["deploy/"+name+".yaml"] = configMap(name, "one")
+	}
+	first := s.push(files)
+	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Prune = true })
+	s.applied(first)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few", Namespace: s.ns}}
+	quota.Spec.Hard = corev1.ResourceList{"count/configmaps": resource.MustParse("5")} // with the one of the namespace
+	s.must(s.c.Client.Create(t.Context(), quota))
+	clustertest.Wait(t, "the quota to count", func() error {
+		if used := get(s, "few", &corev1.ResourceQuota{}).Status.Used["count/configmaps"]; used.Value() != 4 {
+			return fmt.Errorf("it counts %s", used.String())
+		}
+		return nil
+	})
+	for i := range 7 {
+		files[fmt.Sprintf("deploy/new-%d.yaml", i)] = configMap(fmt.Sprintf("new-%d", i), "two")
+	}
+	s.refused(s.push(files), "ApplyFailed")
+	for i := range 7 {
+		files[fmt.Sprintf("deploy/new-%d.yaml", i)] = ""
+	}
+	s.applied(s.push(files))
+	for i := range 7 {
+		s.isGone(fmt.Sprintf("new-%d", i), &corev1.ConfigMap{})
+	}
+	get(s, "a", &corev1.ConfigMap{})
 }

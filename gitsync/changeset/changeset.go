@@ -94,5 +94,5 @@ func Prepare(ctx context.Context, in Input) (*Changes, error) {
 		return nil, err
 	}
 	before := inventory.Read(in.Source.Status.Inventory)
-	return c, prune.CheckLimit(in.Source, before, c.Heirs.Certain().Union(c.Wanted), c.Desired.Commit)
+	return c, prune.CheckLimit(ctx, in.Observer.As, in.Source, before, c.Heirs.Certain().Union(c.Wanted), c.Desired.Commit)
 }

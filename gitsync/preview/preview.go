@@ -253,7 +253,7 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	if err := v.gone(ctx, gone, heirs); err != nil {
 		return err
 	}
-	return prune.CheckLimit(v.gs, before, heirs.Certain().Union(v.wanted), v.Commit)
+	return prune.CheckLimit(ctx, v.observer.As, v.gs, before, heirs.Certain().Union(v.wanted), v.Commit)
 }
 
 // heirsOf returns the GitSources to whose paths the commit moves objects. Whether the
