@@ -164,7 +164,7 @@ func failure(ctx context.Context, err error) *unknown.Error {
 	switch {
 	case errors.Is(err, errRefused):
 		return unknown.New(unknown.ProviderRefused,
-			"the address is loopback, link-local, of a metadata service, or outside of --analysis-networks")
+			"the address is loopback, link-local, of the controller's machine, of a metadata service, or outside of --analysis-networks")
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), ok && timeout.Timeout():
 		return unknown.Passing(unknown.ProviderUnavailable, "the server did not answer in time")
 	case errors.As(err, &resolving) && resolving.IsNotFound:

@@ -43,7 +43,7 @@ func (s Server) Value(ctx context.Context, query string, at time.Time) (float64,
 	case "vector":
 		var series []struct{ Value *point }
 		if json.Unmarshal(data.Result, &series) != nil {
-			return 0, unknown.New(unknown.BadAnswer, "the result is not a vector")
+			return 0, unknown.New(unknown.BadAnswer, "the vector has a value that is not a time and a number")
 		}
 		if err := one(len(series)); err != nil {
 			return 0, err
