@@ -220,6 +220,11 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, u *access.User) {
 		refuse(w, http.StatusNotFound, "there is no such release with a source")
 		return
 	}
+	author, err := s.Clone.author(ctx, f.Source, s.Now())
+	if err = errors.Join(err, sameAuthor(f, body.Verb, author)); err != nil {
+		refuse(w, http.StatusConflict, err.Error())
+		return
+	}
 	at := *s.Clone.Connection
 	at.Namespace = body.Namespace
 	a := commit.Action{Verb: body.Verb, Name: body.Name, Step: body.Step, Dir: s.Clone.Dir, Sign: f.Signs(body.Verb == commit.Approve)}

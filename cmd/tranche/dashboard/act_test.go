@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,9 +21,17 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// pausingIn returns a clone, and the action of the page that pauses a release in it: shown
-// without a digest, carried out with one.
+// pausingIn returns a clone, and the action of the page that pauses a release in it.
 func pausingIn(t *testing.T) (clitest.Clone, func(digest string) (int, map[string]any)) {
+	t.Helper()
+	return actingIn(t, "pause", func(*v1alpha1.GitSource, *v1alpha1.BatchRelease) {})
+}
+
+// actingIn returns a clone, and an action of the page on a release in it: shown without a
+// digest, carried out with one.
+func actingIn(
+	t *testing.T, verb string, edit func(*v1alpha1.GitSource, *v1alpha1.BatchRelease),
+) (clitest.Clone, func(digest string) (int, map[string]any)) {
 	t.Helper()
 	for k, v := range map[string]string{
 		"GIT_CONFIG_GLOBAL": os.DevNull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org",
@@ -47,7 +56,12 @@ func pausingIn(t *testing.T) (clitest.Clone, func(digest string) (int, map[strin
 		t.Fatal(err)
 	}
 	gs.Spec.URL, gs.Spec.Path = "file://"+bare, "."
-	if err := c.Update(t.Context(), gs); err != nil {
+	br := &v1alpha1.BatchRelease{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, br); err != nil {
+		t.Fatal(err)
+	}
+	edit(gs, br)
+	if err := errors.Join(c.Update(t.Context(), gs), c.Update(t.Context(), br)); err != nil {
 		t.Fatal(err)
 	}
 	local := access.NewLocal(8642, time.Now)
@@ -56,7 +70,7 @@ func pausingIn(t *testing.T) (clitest.Clone, func(digest string) (int, map[strin
 		Clone: &dashboard.Clone{Dir: own.Dir, Connection: &cli.Connection{Client: c}},
 	}).Handler()
 	return own, func(digest string) (int, map[string]any) {
-		body := fmt.Sprintf(`{"verb":"pause","namespace":"shop","name":"web","digest":%q}`, digest)
+		body := fmt.Sprintf(`{"verb":%q,"namespace":"shop","name":"web","step":1,"digest":%q}`, verb, digest)
 		res := patient(h, "POST", "/api/act", cookie(asked(h, "GET", "/?token="+local.Token)), func(r *http.Request) {
 			r.Body = io.NopCloser(strings.NewReader(body))
 		})
@@ -65,6 +79,24 @@ func pausingIn(t *testing.T) (clitest.Clone, func(digest string) (int, map[strin
 			t.Fatal(err)
 		}
 		return res.StatusCode, answer
+	}
+}
+
+// An approval that the page does not offer to the author of the change is refused without the page, too.
+func TestAct_OwnChange(t *testing.T) {
+	own, act := actingIn(t, "approve", func(gs *v1alpha1.GitSource, br *v1alpha1.BatchRelease) {
+		gs.Spec.Approvals = &v1alpha1.ApprovalPolicy{DistinctAuthor: true}
+		br.Annotations = map[string]string{v1alpha1.AnnotationCommitAuthor: "Ada <ada@example.org>"}
+	})
+	before := own.Run("git", "ls-remote", "origin", "main")
+	for _, digest := range []string{"", strings.Repeat("0", 64)} {
+		code, answer := act(digest)
+		if said, _ := answer["error"].(string); code != http.StatusConflict || !strings.Contains(said, "its author may not approve it") {
+			t.Errorf("%d, %v", code, answer)
+		}
+	}
+	if after := own.Run("git", "ls-remote", "origin", "main"); after != before {
+		t.Errorf("it was pushed: %s", after)
 	}
 }
 
