@@ -156,7 +156,11 @@ func (s *measured) analyzed(tag string) {
 		s.Fatalf("reading %q: %v", step.Metrics[0].Update, err)
 	}
 	wantFailed, want := s.increase(tag, `,code=~"5.."`, to), s.increase(tag, "", to)
-	if step.Verdict != v1alpha1.VerdictPass || math.Abs(failed-wantFailed) > 1e-3 || math.Abs(total-want) > 1e-3 || total < 100 {
+	verdict := v1alpha1.VerdictPass
+	if want < 100 { // on a busy machine the window may have fewer requests than the metric's minimum
+		verdict = v1alpha1.VerdictUnknown
+	}
+	if step.Verdict != verdict || math.Abs(failed-wantFailed) > 1e-3 || math.Abs(total-want) > 1e-3 {
 		s.Errorf("%s %v/%v, and Prometheus has %v/%v:\n%s", step.Verdict, failed, total, wantFailed, want, out)
 	}
 }
