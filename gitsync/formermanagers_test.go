@@ -51,6 +51,7 @@ func TestFieldsOfFormerManagersLeaveWithGit(t *testing.T) {
 		"server": {"apply", "--server-side", "-f", "-"},
 		"create": {"create", "-f", "-"},
 		"flux":   {"apply", "--server-side", "--field-manager=kustomize-controller", "-f", "-"},
+		"again":  {"create", "-f", "-"},
 		"other":  {"apply", "--server-side", "--field-manager=example", "-f", "-"},
 	}
 	names := slices.Sorted(maps.Keys(former))
@@ -65,6 +66,8 @@ func TestFieldsOfFormerManagersLeaveWithGit(t *testing.T) {
 		s.another(name, name)
 		s.isAppliedBy(name, tip)
 	}
+	made := formerly("again", "+", "") // between two commits
+	s.with(made["again/config.yaml"]+"---\n"+made["again/web.yaml"], "apply", "--server-side", "-f", "-")
 	files = map[string]string{}
 	for _, name := range names {
 		maps.Copy(files, formerly(name, "", ""))

@@ -150,8 +150,7 @@ func (a *Applier) dryRunManifest(ctx context.Context, t *Target) error {
 		tried = a.Manifest(t.Object)
 		err = a.DryRunApply(ctx, tried)
 	}
-	t.Unchanged = err == nil && t.Mode == Full && !t.Autoscaled && sameObject(tried, t.Live) && !t.hasMore(a.Source) &&
-		!fieldmanager.IsShared(tried)
+	t.Unchanged = err == nil && t.Mode == Full && !t.Autoscaled && sameObject(tried, t.Live) && !t.hasMore(a.Source)
 	return err
 }
 
@@ -495,6 +494,13 @@ func (a *Applier) applyOwn(ctx context.Context, t *Target, version string) (Chan
 	if err := a.handOver(ctx, t); err != nil {
 		return Unchanged, err
 	}
+	if t.Live != nil {
+		live, err := fieldmanager.Claim(ctx, a.Client, t.Live)
+		if err != nil {
+			return Unchanged, err
+		}
+		t.Live = live
+	}
 	u := a.Body(t)
 	u.SetResourceVersion(version)
 	if t.Live != nil && t.GroupKind() == inventory.ReleaseKind {
@@ -509,10 +515,6 @@ func (a *Applier) applyOwn(ctx context.Context, t *Target, version string) (Chan
 	}
 	if err != nil {
 		return Unchanged, err
-	}
-	t.Applied = u
-	if u, err = fieldmanager.Claim(ctx, a.Client, u); err != nil {
-		return Configured, err
 	}
 	t.Applied = u
 	switch {

@@ -19,25 +19,16 @@ var appliers = []string{"kubectl", "kustomize-controller", "argocd-controller"}
 
 // Claim makes gitsync the only manager of the fields that it has applied. An object that kubectl,
 // Helm, Flux or Argo CD made has them as managers of the same fields, if the values were the same.
-// A field that leaves Git later would then stay in the object. Managers by apply keep their
-// fields, if they are none of appliers: they apply again. So does rollout.
+// A field that leaves Git would then stay in the object. So callers do this before they apply.
+// Managers by apply keep their fields, if they are none of appliers: they apply again. So does rollout.
 //
 // A field that Git does not set keeps its managers, and stays. Claim returns the object as it is then.
 func Claim(ctx context.Context, c client.Client, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if !IsShared(live) {
-		return live, nil
-	}
 	live, err := rewrite(ctx, c, live, claim)
 	if err != nil {
 		return nil, fmt.Errorf("claiming the fields that Git sets: %w", err)
 	}
 	return live, nil
-}
-
-// IsShared reports whether others are managers of fields that gitsync has applied. See [Claim].
-func IsShared(live *unstructured.Unstructured) bool {
-	patch, err := claim(live)
-	return err != nil || patch != nil // Claim then says what is wrong
 }
 
 // claim returns the patch by which others lose the fields that gitsync has applied. It is nil if
