@@ -80,7 +80,8 @@ func (s *metricsServer) serve(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"ok": %t}`, r.Header.Get("Authorization") == "Bearer probe-secret")
 		return
 	}
-	_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"0.25"]}]}}`)
+	const answer = `{"status":"success","data":{"resultType":"vector","result":[{"value":[%s,"0.25"]}]}}`
+	_, _ = fmt.Fprintf(w, answer, r.PostForm.Get("time"))
 }
 
 // wait waits until requests are kept back.

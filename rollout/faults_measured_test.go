@@ -72,7 +72,10 @@ func (o *oracle) serve(w http.ResponseWriter, r *http.Request) {
 			o.given[name][to] = saysPass
 		}
 	}
-	result := map[string]string{saysPass: `{"value":[1,"0.25"]}`, saysFail: `{"value":[1,"0.9"]}`}[o.given[name][to]]
+	var result string
+	if value := map[string]string{saysPass: "0.25", saysFail: "0.9"}[o.given[name][to]]; value != "" {
+		result = fmt.Sprintf(`{"value":[%f,%q]}`, to, value)
+	}
 	_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, result)
 }
 

@@ -22,7 +22,7 @@ import (
 func BenchmarkMeasuring(b *testing.B) {
 	const releases = 500
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"4"]}]}}`)
+		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"value":[%d,"4"]}]}}`, to.Unix())
 	}))
 	defer server.Close()
 	m := NewMeasuring(Options{Now: time.Now, MayReach: anyAddress})

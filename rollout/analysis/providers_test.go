@@ -63,7 +63,13 @@ type answer struct {
 
 func answers() map[string]answer {
 	const vector = `{"status":"success","data":{"resultType":"vector","result":[%s]}}`
-	value := func(v string) string { return fmt.Sprintf(vector, `{"metric":{},"value":[1,"`+v+`"]}`) }
+	valueAt := func(at time.Time, v string) string {
+		return fmt.Sprintf(vector, fmt.Sprintf(`{"metric":{},"value":[%d,%q]}`, at.Unix(), v))
+	}
+	value := func(v string) string { return valueAt(to, v) }
+	scalarAt := func(at time.Time) string {
+		return fmt.Sprintf(`{"status":"success","data":{"resultType":"scalar","result":[%d,"7"]}}`, at.Unix())
+	}
 	with := func(field string) string { return strings.Replace(value("1"), `"data"`, field+`,"data"`, 1) }
 	date := func(off time.Duration) map[string]string {
 		return map[string]string{"Date": time.Now().Add(off).UTC().Format(http.TimeFormat)}
@@ -71,7 +77,10 @@ func answers() map[string]answer {
 	return map[string]answer{
 		"a value":            {body: value("0.25"), want: "0.25"},
 		"an exponent":        {body: value("1e-7"), want: "1e-07"},
-		"a scalar":           {body: `{"status":"success","data":{"resultType":"scalar","result":[1,"7"]}}`, want: "7"},
+		"a scalar":           {body: scalarAt(to), want: "7"},
+		"moved by 30 s":      {body: valueAt(to.Add(-30*time.Second), "1"), want: "1"},
+		"of yesterday":       {body: valueAt(to.AddDate(0, 0, -1), "1"), want: unknown.BadAnswer},
+		"of tomorrow":        {body: scalarAt(to.AddDate(0, 0, 1)), want: unknown.BadAnswer},
 		"infos are no harm":  {body: with(`"infos":["PromQL info: metric might not be a counter"]`), want: "1"},
 		"no series":          {body: fmt.Sprintf(vector, ""), want: unknown.NoData},
 		"NaN":                {body: value("NaN"), want: unknown.NotANumber},
@@ -159,7 +168,7 @@ func TestPrometheus_Window(t *testing.T) {
 		case r.PostForm.Get("query") == "empty":
 			_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
 		default:
-			_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"4"]}]}}`)
+			_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"value":[%s,"4"]}]}}`, f.Get("time"))
 		}
 	}))
 	defer server.Close()
@@ -271,7 +280,7 @@ func TestWeb(t *testing.T) {
 func TestProvider(t *testing.T) {
 	t.Parallel()
 	s := newConfigured(t)
-	s.answer = `{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"4"]}]}}`
+	s.answer = fmt.Sprintf(`{"status":"success","data":{"resultType":"vector","result":[{"value":[%d,"4"]}]}}`, to.Unix())
 	named := func(name string) *verdict.Answer {
 		return s.ask(&verdict.Question{Prometheus: &v1alpha1.PrometheusMetric{Provider: name, Query: "up"}})
 	}
@@ -429,7 +438,7 @@ func TestAddressRefused(t *testing.T) {
 }
 
 func FuzzAnswers(f *testing.F) {
-	f.Add([]byte(`{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"4"]}]}}`))
+	f.Add(fmt.Appendf(nil, `{"status":"success","data":{"resultType":"vector","result":[{"value":[%d,"4"]}]}}`, to.Unix()))
 	f.Add([]byte(`{"status":"success","data":{"resultType":"matrix","result":[{"values":[[1,"4"]]}]}}`))
 	f.Add([]byte(`{"status":"ok","series":[{"pointlist":[[1,2]]}]}`))
 	f.Add([]byte(`{"status":"success","data":{"resultType":"scalar","result":[1,"0x1p4"]}}`))

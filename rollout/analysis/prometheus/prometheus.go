@@ -39,7 +39,7 @@ func (s Server) Value(ctx context.Context, query string, at time.Time) (float64,
 		if json.Unmarshal(data.Result, &p) != nil {
 			return 0, unknown.New(unknown.BadAnswer, "the scalar is not a time and a number")
 		}
-		return finite(p.value)
+		return p.valueAt(at)
 	case "vector":
 		var series []struct{ Value *point }
 		if json.Unmarshal(data.Result, &series) != nil {
@@ -51,7 +51,7 @@ func (s Server) Value(ctx context.Context, query string, at time.Time) (float64,
 		if series[0].Value == nil {
 			return 0, unknown.New(unknown.BadAnswer, "the series has no number, as one of a native histogram")
 		}
-		return finite(series[0].Value.value)
+		return series[0].Value.valueAt(at)
 	}
 	return 0, unknown.New(unknown.BadAnswer, "the result is neither a vector nor a scalar")
 }
@@ -108,18 +108,25 @@ func one(series int) error {
 	return nil
 }
 
-func finite(value float64) (float64, error) {
-	switch {
-	case math.IsNaN(value):
-		return 0, unknown.New(unknown.NotANumber, "the value is NaN")
-	case math.IsInf(value, 0):
-		return 0, unknown.New(unknown.NotANumber, "the value is infinite")
-	}
-	return value, nil
-}
-
 // point is a time and a number in quotes: [1435781430.781, "1"].
 type point struct{ at, value float64 }
+
+// maxMoved is how far a value may be from the time of its question. Prometheus answers for that
+// very time. VictoriaMetrics moves it by its -search.latencyOffset, 30 s by default.
+const maxMoved = 5 * time.Minute
+
+// valueAt returns the value, if it is a finite number and of the time that was asked for.
+func (p point) valueAt(asked time.Time) (float64, error) {
+	switch {
+	case math.Abs(p.at-unix(asked)) > maxMoved.Seconds():
+		return 0, unknown.New(unknown.BadAnswer, "the value is of another time than the question")
+	case math.IsNaN(p.value):
+		return 0, unknown.New(unknown.NotANumber, "the value is NaN")
+	case math.IsInf(p.value, 0):
+		return 0, unknown.New(unknown.NotANumber, "the value is infinite")
+	}
+	return p.value, nil
+}
 
 var errPoint = errors.New("not a time and a number")
 
