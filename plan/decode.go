@@ -124,7 +124,7 @@ func misfitOfLeaf(v any, t reflect.Type, at *field.Path) field.ErrorList {
 
 func wanted(t reflect.Type) string {
 	if t == reflect.TypeFor[intstr.IntOrString]() {
-		return "a whole number or a string"
+		return "a whole number of 32 bits, or a string"
 	}
 	if t == reflect.TypeFor[metav1.Duration]() {
 		return "a time with its unit, such as 10s or 5m"
