@@ -2,7 +2,6 @@ package gitsync_test
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -115,28 +114,6 @@ func TestLooksAtAHeldDeployment(t *testing.T) {
 	bad := s.push(map[string]string{"deploy/web.yaml": web("v3", "name: web\n        image", "name: Web_1\n        image")})
 	s.refused(bad, "DryRunFailed")
 	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v3")}))
-}
-
-// From the end of `git push` to the moment at which the object is there.
-func TestPushToApplied(t *testing.T) {
-	s := newEnv(t, gitsyncOnly)
-	s.push(map[string]string{"deploy/a.yaml": configMap("a", "x0")})
-	s.source()
-	s.applied(s.repo.Head())
-	var total time.Duration
-	const rounds = 5
-	for i := 1; i <= rounds; i++ {
-		s.push(map[string]string{"deploy/a.yaml": configMap("a", fmt.Sprintf("x%d", i))})
-		pushed := time.Now()
-		clustertest.Wait(t, "the value", func() error {
-			if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != fmt.Sprintf("x%d", i) {
-				return errors.New(v)
-			}
-			return nil
-		})
-		total += time.Since(pushed)
-	}
-	t.Logf("mean %s", total/rounds)
 }
 
 // A Secret that is put right needs no other change, and no wait for the
