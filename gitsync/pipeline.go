@@ -2,16 +2,20 @@ package gitsync
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/changeset"
 	"github.com/tranche-dev/tranche/gitsync/commitrange"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/execute"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/gitsync/outcome"
 	"github.com/tranche-dev/tranche/gitsync/prune"
@@ -19,6 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/gitsync/terms"
 	"github.com/tranche-dev/tranche/gitsync/turns"
+	"github.com/tranche-dev/tranche/plan"
 )
 
 // syncSource does the work of a sync. Its error, and the result, say how it went.
@@ -135,36 +140,48 @@ type attempt struct {
 	snapshot *repository.Snapshot
 	policy   signers.Policy
 	observer *apply.Observer
-	// changes is nil until the commit is prepared, and where it does not render.
+	// changes is nil until the commit is prepared, and where nothing of it renders.
 	changes *changeset.Changes
 }
 
 // prepare renders a commit, and reads the cluster's side of what of it counts. If there are
-// problems, it returns the changes with them, unless the commit does not render.
+// problems, it returns the changes with them, unless the commit does not render. If only a part
+// of it is not valid, the changes are partial: the rest decides about releases under way.
 func prepare(ctx context.Context, src *source, a attempt) (*changeset.Changes, error) {
 	r := src.reader(ctx, a.snapshot, a.policy)
 	d, rendered, err := r.Read(src.cached.desired)
+	invalid := plan.ProblemsOf(err)
+	switch {
+	case err == nil:
+		err = src.take(a, d, rendered)
+	case d != nil && slices.ContainsFunc(inventory.Read(src.gs.Status.Inventory).Without(nil), inventory.IsRelease):
+		err = nil
+	}
 	if err != nil {
-		return nil, err
-	}
-	src.cached.desired = d
-	metrics.Rendered(src.name, rendered)
-	src.log.V(1).Info("Rendered", "commit", d.Commit, "rendered", rendered, "objects", len(d.Set.Objects), "releases", len(d.Set.Releases))
-	if err := prune.RefuseEmpty(src.gs, d.Set); err != nil {
-		return nil, err
-	}
-	if err := src.unaffected.Advance(src.log, a.snapshot, src.gs, d); err != nil {
 		return nil, err
 	}
 	governed, err := terms.Govern(ctx, r, d, a.observer)
 	if err != nil {
-		return nil, err
+		return nil, apiproblem.Or(slices.Concat(invalid, plan.ProblemsOf(err)), err)
 	}
-	src.cached.applied = governed.Set
+	if len(invalid) == 0 {
+		src.cached.applied = governed.Set
+	}
 	return changeset.Prepare(ctx, changeset.Input{
-		Source: src.gs, Desired: d, Reader: r, Governed: governed, Observer: a.observer, Own: src.own,
+		Source: src.gs, Desired: d, Invalid: invalid, Reader: r, Governed: governed, Observer: a.observer, Own: src.own,
 		Siblings: src.siblings(ctx), Selector: src.options.Selector,
 	})
+}
+
+// take keeps what a commit says, and whether it is applied already.
+func (src *source) take(a attempt, d *desired.State, rendered bool) error {
+	src.cached.desired = d
+	metrics.Rendered(src.name, rendered)
+	src.log.V(1).Info("Rendered", "commit", d.Commit, "rendered", rendered, "objects", len(d.Set.Objects), "releases", len(d.Set.Releases))
+	if err := prune.RefuseEmpty(src.gs, d.Set); err != nil {
+		return err
+	}
+	return src.unaffected.Advance(src.log, a.snapshot, src.gs, d)
 }
 
 // applyCommit tries all of a commit, applies it, and prunes.

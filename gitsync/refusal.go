@@ -46,14 +46,14 @@ func refuse(ctx context.Context, src *source, res *result, a attempt, refusal er
 }
 
 // writeBackRefused commits the rollbacks that the cluster decided on top of a refused
-// commit that renders, and returns the refusal. Such a revert has all else as the tip has
+// commit of which all renders, and returns the refusal. Such a revert has all else as the tip has
 // it, so it makes nothing worse. Without it the branch would bring the revision that
 // failed again. An approval given in the cluster waits for a commit that is applied: the
 // refused one may have other steps.
 func writeBackRefused(ctx context.Context, src *source, res *result, a attempt, refusal error) (next, error) {
 	ps := plan.ProblemsOf(refusal)
 	interrupted := res.again || src.rendering.Busy() != nil || ctx.Err() != nil
-	if a.changes == nil || a.changes.Releases == nil || len(ps) == 0 || interrupted || repository.IsDamaged(refusal) {
+	if a.changes == nil || a.changes.Partial || a.changes.Releases == nil || len(ps) == 0 || interrupted || repository.IsDamaged(refusal) {
 		return next{}, refusal
 	}
 	after, err := writeBack(ctx, src, res, a, true)
@@ -76,6 +76,9 @@ func writeBackRefused(ctx context.Context, src *source, res *result, a attempt, 
 // does so object by object: one that is refused today keeps no other from coming back.
 // It brings only those BatchReleases that are gone.
 func restoreApplied(ctx context.Context, src *source, res *result, a attempt) (plan.Problems, error) {
+	if a.changes != nil && a.changes.Partial {
+		a.changes = nil
+	}
 	if !apply.IsApplied(src.gs, src.gs.Status.AppliedCommit) {
 		return execute.Gone(src.execution(&res.outcome), a.changes, a.observer), nil
 	}
@@ -109,5 +112,8 @@ func prepareApplied(ctx context.Context, src *source, a attempt) (*changeset.Cha
 	}
 	c, err := prepare(ctx, src, a)
 	src.cached.kept, src.cached.desired = src.cached.desired, tip
+	if c != nil && c.Partial {
+		c = nil
+	}
 	return c, err
 }

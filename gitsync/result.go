@@ -29,9 +29,10 @@ type result struct {
 	maintained bool
 }
 
-// prepared takes over what was found out of the changes of a commit; nil: nothing was.
+// prepared takes over what was found out of the changes of a commit; nil: nothing was. Partial
+// changes do not know what the rest of the commit is for.
 func (res *result) prepared(c *changeset.Changes) {
-	if c != nil {
+	if c != nil && !c.Partial {
 		res.approvals, res.outcome.Ignored, res.outcome.Withheld = c.Reader.Approvals, c.Ignored, c.Withheld
 	}
 }

@@ -34,29 +34,46 @@ type analysisFile struct {
 	metrics []v1alpha1.Metric
 }
 
-// newAnalyses decodes and checks the files.
-func newAnalyses(files map[key]Object, check MetricCheck) (*analyses, Problems) {
+// newAnalyses decodes and checks the files, and adds those with problems to faulty.
+func newAnalyses(files map[key]Object, check MetricCheck, faulty map[key]bool) (*analyses, Problems) {
 	a := &analyses{files: map[key]analysisFile{}, check: check}
 	var ps Problems
 	for k, o := range files {
-		var of v1alpha1.BatchAnalysis
-		if o.GetAPIVersion() != v1alpha1.GroupVersion.String() {
-			ps = append(ps, o.problem(ReasonInvalidPlan, "apiVersion", o.GetAPIVersion()+" is not known", "write "+v1alpha1.GroupVersion.String()))
-			continue
+		more := a.add(k, o)
+		if len(more) > 0 {
+			faulty[k] = true
 		}
-		if errs := decode(withoutNullCreation(o.Object), &of, nil); len(errs) > 0 {
-			ps = append(ps, o.fieldProblems(ReasonInvalidPlan, errs)...)
-			continue
-		}
-		at := field.NewPath("spec", "metrics")
-		errs := measure.ValidateMetrics(of.Spec.Metrics, at)
-		if len(of.Spec.Metrics) == 0 {
-			errs = append(errs, field.Required(at, "must have a metric"))
-		}
-		ps = append(ps, o.fieldProblems(ReasonInvalidPlan, append(errs, a.checkMetrics(of.Spec.Metrics, at)...))...)
-		a.files[k] = analysisFile{o, of.Spec.Metrics}
+		ps = append(ps, more...)
 	}
 	return a, ps.Sorted()
+}
+
+// add decodes and checks a file.
+func (a *analyses) add(k key, o Object) Problems {
+	var of v1alpha1.BatchAnalysis
+	if o.GetAPIVersion() != v1alpha1.GroupVersion.String() {
+		return Problems{o.problem(ReasonInvalidPlan, "apiVersion", o.GetAPIVersion()+" is not known", "write "+v1alpha1.GroupVersion.String())}
+	}
+	if errs := decode(withoutNullCreation(o.Object), &of, nil); len(errs) > 0 {
+		return o.fieldProblems(ReasonInvalidPlan, errs)
+	}
+	at := field.NewPath("spec", "metrics")
+	errs := measure.ValidateMetrics(of.Spec.Metrics, at)
+	if len(of.Spec.Metrics) == 0 {
+		errs = append(errs, field.Required(at, "must have a metric"))
+	}
+	a.files[k] = analysisFile{o, of.Spec.Metrics}
+	return o.fieldProblems(ReasonInvalidPlan, append(errs, a.checkMetrics(of.Spec.Metrics, at)...))
+}
+
+// ofPlan returns the files that a plan names.
+func ofPlan(p *v1alpha1.BatchRelease) (files []key) {
+	if a := p.Spec.Strategy.Analysis; a != nil {
+		for _, name := range a.From {
+			files = append(files, key{kindAnalysis, p.Namespace, name})
+		}
+	}
+	return files
 }
 
 func (a *analyses) checkMetrics(metrics []v1alpha1.Metric, at *field.Path) field.ErrorList {
@@ -83,11 +100,11 @@ func (a *analyses) expand(p *v1alpha1.BatchRelease, o Object) Problems {
 	if len(of.From) == 0 {
 		return ps
 	}
-	for i, name := range of.From {
-		file, ok := a.files[key{kindAnalysis, p.Namespace, name}]
+	for i, k := range ofPlan(p) {
+		file, ok := a.files[k]
 		if !ok {
 			ps = append(ps, o.problem(ReasonInvalidPlan, at.Child("from").Index(i).String(),
-				fmt.Sprintf("no BatchAnalysis %s/%s is rendered with it", p.Namespace, name), "put its file below the same spec.path"))
+				fmt.Sprintf("no BatchAnalysis %s/%s is rendered with it", k.namespace, k.name), "put its file below the same spec.path"))
 			continue
 		}
 		for _, m := range file.metrics {
@@ -109,7 +126,7 @@ func ExpandAnalyses(p *v1alpha1.BatchRelease, plan Object, objects []Object) Pro
 			files[o.key()] = o
 		}
 	}
-	a, ps := newAnalyses(files, nil)
+	a, ps := newAnalyses(files, nil, map[key]bool{})
 	return append(ps, a.expand(p, plan)...)
 }
 

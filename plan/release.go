@@ -58,47 +58,52 @@ func (r *Release) String() string {
 	return "BatchRelease " + r.Plan.Namespace + "/" + r.Plan.Name
 }
 
-// pair decodes the plans and finds their Deployments.
-func (s *Set) pair(plans []Object, objects map[key]Object, analyses *analyses, providers ProviderOf) Problems {
+// pair decodes the plans and finds their Deployments. It adds the Deployments of plans with
+// problems to faulty.
+func (s *Set) pair(plans []Object, objects map[key]Object, analyses *analyses, providers ProviderOf, faulty map[key]bool) Problems {
 	var ps Problems
 	by := map[key]Object{} // the plan that governs a Deployment
 	for _, o := range plans {
 		p, more := DecodePlan(o)
-		ps = append(ps, more...)
 		if p == nil {
+			name, _, _ := unstructured.NestedString(o.Object, "spec", "workloadRef", "name")
+			faulty[key{kindDeployment, o.GetNamespace(), name}] = true
+			ps = append(ps, more...)
 			continue
 		}
-		ps = append(ps, analyses.expand(p, o)...)
 		k := key{kindDeployment, p.Namespace, p.Spec.WorkloadRef.Name}
-		if other, ok := by[k]; ok {
-			ps = append(ps, o.problem(ReasonInvalidPlan, "spec.workloadRef",
-				fmt.Sprintf("Deployment %s is governed by %s in %s already", k.name, other, other.File), "keep one of the two plans"))
-			continue
-		}
-		by[k] = o
+		isFaulty := faulty[o.key()] || slices.ContainsFunc(ofPlan(p), func(file key) bool { return faulty[file] })
+		more = append(more, analyses.expand(p, o)...)
 		d, ok := objects[k]
-		if !ok {
-			ps = append(ps, o.problem(ReasonInvalidPlan, "spec.workloadRef",
+		if other, twice := by[k]; twice {
+			more = append(more, o.problem(ReasonInvalidPlan, "spec.workloadRef",
+				fmt.Sprintf("Deployment %s is governed by %s in %s already", k.name, other, other.File), "keep one of the two plans"))
+		} else if by[k] = o; ok {
+			r := Release{Plan: p, File: o.File, Deployment: d}
+			more = append(more, s.govern(&r, o)...)
+			more = append(more, r.checkSources(o, objects, providers)...)
+			s.Releases = append(s.Releases, r)
+		} else {
+			more = append(more, o.problem(ReasonInvalidPlan, "spec.workloadRef",
 				fmt.Sprintf("no Deployment %s/%s is rendered with it", k.namespace, k.name), hintAt(k, objects)))
-			continue
 		}
-		r := Release{Plan: p, File: o.File, Deployment: d}
-		ps = append(ps, s.govern(&r, o)...)
-		ps = append(ps, r.checkSources(o, objects, providers)...)
-		s.Releases = append(s.Releases, r)
-	}
-	sortReleases(s.Releases)
-	s.governed = map[key]int{}
-	for i, r := range s.Releases {
-		s.governed[r.Deployment.key()] = i
+		if isFaulty || len(more) > 0 {
+			faulty[k] = true
+		}
+		ps = append(ps, more...)
 	}
 	return ps
 }
 
-func sortReleases(list []Release) {
-	slices.SortFunc(list, func(a, b Release) int {
+// index sorts the releases, so that each is found by its Deployment.
+func (s *Set) index() {
+	slices.SortFunc(s.Releases, func(a, b Release) int {
 		return cmp.Or(cmp.Compare(a.Plan.Namespace, b.Plan.Namespace), cmp.Compare(a.Plan.Name, b.Plan.Name))
 	})
+	s.governed = map[key]int{}
+	for i, r := range s.Releases {
+		s.governed[r.Deployment.key()] = i
+	}
 }
 
 // hintAt says where the Deployment of a plan may be.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tranche-dev/tranche/plan/order"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -67,24 +68,36 @@ var (
 
 // Collect puts rendered objects in the order of application, gives each its
 // namespace, and pairs plans with Deployments. The objects given are not
-// changed. The error is [Problems]: all that is wrong, at once.
+// changed.
+//
+// The error is [Problems]: all that is wrong, at once. Its set is not one to apply. It has the
+// releases of which nothing is wrong: neither the plan nor its analyses nor the Deployment.
 func Collect(objects []Object, opts CollectOptions) (*Set, error) {
-	c := collector{opts: opts, scopes: definedScopes(objects), byKey: map[key]Object{}, analyses: map[key]Object{}}
+	c := collector{
+		opts: opts, scopes: definedScopes(objects), byKey: map[key]Object{}, analyses: map[key]Object{}, faulty: map[key]bool{},
+	}
 	for _, o := range objects {
 		c.add(o)
 	}
-	if c.unplaced {
-		return nil, c.problems.Sorted() // what else is wrong may follow from it
-	}
 	s := &Set{Objects: c.objects, Ignored: c.ignored.Sorted(), autoscaled: autoscaled(c.objects)}
-	slices.SortStableFunc(s.Objects, func(a, b Object) int { return rank(a.groupKind()) - rank(b.groupKind()) })
-	analyses, more := newAnalyses(c.analyses, opts.CheckMetric)
-	c.problems = append(c.problems, more...)
-	c.problems = append(c.problems, s.pair(c.plans, c.byKey, analyses, opts.ProviderOf)...)
-	if err := c.problems.Err(); err != nil {
-		return nil, err
+	slices.SortStableFunc(s.Objects, func(a, b Object) int { return order.Of(a.groupKind()) - order.Of(b.groupKind()) })
+	analyses, ofAnalyses := newAnalyses(c.analyses, opts.CheckMetric, c.faulty)
+	ofPlans := s.pair(c.plans, c.byKey, analyses, opts.ProviderOf, c.faulty)
+	if !c.unplaced { // else that may follow from it
+		c.problems = slices.Concat(c.problems, ofAnalyses, ofPlans)
 	}
-	return s, nil
+	err := c.problems.Err()
+	if err != nil {
+		s.leaveOut(c.faulty)
+	}
+	s.index()
+	return s, err
+}
+
+// leaveOut leaves out what is wrong of releases.
+func (s *Set) leaveOut(faulty map[key]bool) {
+	s.Objects = slices.DeleteFunc(s.Objects, func(o Object) bool { return o.groupKind() == kindDeployment && faulty[o.key()] })
+	s.Releases = slices.DeleteFunc(s.Releases, func(r Release) bool { return faulty[r.Deployment.key()] })
 }
 
 type collector struct {
@@ -97,7 +110,8 @@ type collector struct {
 	objects, plans []Object
 	ignored        Problems
 	problems       Problems
-	unplaced       bool // of some object the namespace is not known
+	faulty         map[key]bool // the objects with problems
+	unplaced       bool         // of some object the namespace is not known
 }
 
 func (c *collector) add(o Object) {
@@ -114,10 +128,14 @@ func (c *collector) add(o Object) {
 	}
 	if first, ok := c.byKey[o.key()]; ok {
 		c.problems = append(c.problems, o.problem(ReasonDuplicateObject, "", "is also in "+first.File, "keep one of the two"))
+		c.faulty[o.key()] = true
 		return
 	}
 	c.byKey[o.key()] = o
-	c.problems = append(c.problems, reserved(o)...)
+	if ps := reserved(o); len(ps) > 0 {
+		c.problems = append(c.problems, ps...)
+		c.faulty[o.key()] = true
+	}
 	if o.groupKind() == kindRelease {
 		c.plans = append(c.plans, o)
 		return
@@ -313,46 +331,4 @@ func autoscaled(objects []Object) map[key]bool {
 		owned[key{gk, o.GetNamespace(), target("name", "")}] = true
 	}
 	return owned
-}
-
-// The order of application is the customary one of kubectl, kustomize and Flux. Objects
-// that others need come first, and those that can refuse others come last. Kinds that are
-// not listed come after the workloads.
-var (
-	orderFirst = kinds(
-		"CustomResourceDefinition.apiextensions.k8s.io", "Namespace", "ResourceQuota",
-		"StorageClass.storage.k8s.io", "PriorityClass.scheduling.k8s.io", "RuntimeClass.node.k8s.io",
-		"ServiceAccount", "Role.rbac.authorization.k8s.io", "ClusterRole.rbac.authorization.k8s.io",
-		"RoleBinding.rbac.authorization.k8s.io", "ClusterRoleBinding.rbac.authorization.k8s.io",
-		"ConfigMap", "Secret", "LimitRange", "NetworkPolicy.networking.k8s.io",
-		"Endpoints", "EndpointSlice.discovery.k8s.io", "Service",
-		"PersistentVolume", "PersistentVolumeClaim", "PodDisruptionBudget.policy",
-		"DaemonSet.apps", "Deployment.apps", "StatefulSet.apps", "ReplicaSet.apps", "Pod", "CronJob.batch", "Job.batch",
-	)
-	orderLast = kinds(
-		"APIService.apiregistration.k8s.io",
-		"MutatingWebhookConfiguration.admissionregistration.k8s.io",
-		"ValidatingWebhookConfiguration.admissionregistration.k8s.io",
-		"MutatingAdmissionPolicy.admissionregistration.k8s.io",
-		"MutatingAdmissionPolicyBinding.admissionregistration.k8s.io",
-		"ValidatingAdmissionPolicy.admissionregistration.k8s.io",
-		"ValidatingAdmissionPolicyBinding.admissionregistration.k8s.io",
-	)
-)
-
-func kinds(names ...string) []schema.GroupKind {
-	list := make([]schema.GroupKind, len(names))
-	for i, n := range names {
-		kind, group, _ := strings.Cut(n, ".")
-		list[i] = schema.GroupKind{Group: group, Kind: kind}
-	}
-	return list
-}
-
-// rank is the place of a kind in the order of application.
-func rank(gk schema.GroupKind) int {
-	if i := slices.Index(orderFirst, gk); i >= 0 {
-		return i
-	}
-	return len(orderFirst) + 1 + slices.Index(orderLast, gk)
 }

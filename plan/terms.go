@@ -334,7 +334,8 @@ func (s *Set) Under(kept []Kept, without []Object) (*Set, error) {
 			u.Releases = append(u.Releases, *r)
 		}
 	}
-	ps = append(ps, u.index()...)
+	u.index()
+	ps = append(ps, u.sameNames()...)
 	return u, ps.Err()
 }
 
@@ -389,14 +390,11 @@ func jsonOf(v intstr.IntOrString) any {
 	return int64(v.IntVal)
 }
 
-// index sorts the releases, and finds those that have the same name: a plan that is
-// kept, and one for another Deployment.
-func (s *Set) index() Problems {
-	sortReleases(s.Releases)
+// sameNames finds releases that have the same name: a plan that is kept, and one for
+// another Deployment. The releases are sorted.
+func (s *Set) sameNames() Problems {
 	var ps Problems
-	s.governed = map[key]int{}
 	for i, r := range s.Releases {
-		s.governed[r.Deployment.key()] = i
 		if i == 0 {
 			continue
 		}

@@ -22,7 +22,9 @@ type Input struct {
 	// Source is the GitSource. Releases that have ended are added to its status.
 	Source *v1alpha1.GitSource
 	// Desired is what the commit says, as Reader has read it. Governed is what of it counts.
+	// Invalid is what is wrong with the rest of it.
 	Desired  *desired.State
+	Invalid  plan.Problems
 	Reader   *desired.Reader
 	Governed *terms.Governed
 	Observer *apply.Observer
@@ -36,6 +38,8 @@ type Input struct {
 // Changes are what is to be done for one commit.
 type Changes struct {
 	Desired *desired.State
+	// Partial: a part of the commit is not valid, and Desired has only the rest.
+	Partial bool
 	Reader  *desired.Reader
 	// Governed is what of Desired counts, and is applied.
 	Governed *terms.Governed
@@ -71,7 +75,7 @@ func (c *Changes) Quiet() bool {
 func Prepare(ctx context.Context, in Input) (*Changes, error) {
 	c := &Changes{
 		Desired: in.Desired, Reader: in.Reader, Governed: in.Governed, Wanted: inventory.Set{}, Replaced: inventory.Set{},
-		Withheld: in.Governed.Withheld,
+		Withheld: in.Governed.Withheld, Partial: len(in.Invalid) > 0,
 	}
 	targets, refused := in.Observer.Targets(ctx, in.Governed.Set)
 	if refused != nil && len(plan.ProblemsOf(refused)) == 0 {
@@ -83,7 +87,7 @@ func Prepare(ctx context.Context, in Input) (*Changes, error) {
 		return nil, err
 	}
 	c.leaveAlone()
-	if ps := slices.Concat(plan.ProblemsOf(refused), plan.ProblemsOf(err)); len(ps) > 0 {
+	if ps := slices.Concat(in.Invalid, plan.ProblemsOf(refused), plan.ProblemsOf(err)); len(ps) > 0 {
 		return c, ps
 	}
 	c.Wanted = c.Governed.Keeps.Union(c.Wanted)

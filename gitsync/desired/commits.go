@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -256,8 +257,8 @@ type ApprovedSteps map[string][]intstr.IntOrString
 const keptSteps = 100
 
 // StepsIn returns the replicas of the steps that the plan of a release's Deployment had
-// in a commit. They are nil if the commit does not render, or has no plan of that name
-// for the Deployment. If this cannot be found out, it returns an error. A plan may be
+// in a commit. They are nil if the commit does not render, or has no valid plan of that
+// name for the Deployment. If this cannot be found out, it returns an error. A plan may be
 // renamed without an approval, and an approval names the plan. The name must not lead
 // from the approved Deployment to another one.
 func (h *History) StepsIn(commit string, r *plan.Release) ([]intstr.IntOrString, error) {
@@ -285,7 +286,7 @@ func (h *History) StepsIn(commit string, r *plan.Release) ([]intstr.IntOrString,
 	if d.unknown != nil {
 		return nil, d.unknown
 	}
-	steps := stepsOf(d.Set, r)
+	steps := stepsOf(cmp.Or(d.Set, d.Valid), r)
 	if h.Reader.Approved != nil && h.Reader.Bases == nil {
 		if len(h.Reader.Approved) >= keptSteps {
 			clear(h.Reader.Approved)

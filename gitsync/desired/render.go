@@ -30,6 +30,8 @@ type State struct {
 	Key    string
 	Commit string
 	Set    *plan.Set
+	// Valid is what [plan.Collect] returns beside the problems of an older commit. Its Set is nil.
+	Valid *plan.Set
 	// Reads is what was read of the commit's tree.
 	Reads gittree.Reads
 	// HasBases is true if remote bases were read, too, which change by themselves.
@@ -84,8 +86,9 @@ func (r *Reader) Key() string {
 	return fmt.Sprintf("%q", []string{s.URL, ref, s.Path, s.TargetNamespace, s.ApprovalsPath(), fmt.Sprint(r.Bases != nil)})
 }
 
-// Read returns what the snapshot's commit says. If nothing changed that the last
-// rendering read, that rendering is good for this commit, too.
+// Read returns what the snapshot's commit says, and whether it was rendered. If nothing changed
+// that the last rendering read, that rendering is good for this commit, too. A state beside an
+// error is not one to apply: its set is what [plan.Collect] returns beside problems.
 func (r *Reader) Read(last *State) (*State, bool, error) {
 	commit := r.Snapshot.Commit.String()
 	if last != nil && last.Key == r.Key() && !last.HasBases {
@@ -117,13 +120,13 @@ func (r *Reader) Read(last *State) (*State, bool, error) {
 	if !r.hasBases {
 		known.note(t, err)
 	}
-	if err != nil {
+	if set == nil {
 		return nil, true, err
 	}
-	return &State{Key: r.Key(), Commit: commit, Set: set, Reads: t.Reads(), HasBases: r.hasBases}, true, nil
+	return &State{Key: r.Key(), Commit: commit, Set: set, Reads: t.Reads(), HasBases: r.hasBases}, true, err
 }
 
-// Render renders a tree.
+// Render renders a tree. A set beside an error is not one to apply, see [plan.Collect].
 func (r *Reader) Render(t *gittree.Tree) (*plan.Set, error) {
 	var ignored plan.Problems
 	objects, err := r.objects(t, manifest.RenderOptions{
@@ -146,11 +149,8 @@ func (r *Reader) Render(t *gittree.Tree) (*plan.Set, error) {
 		options.CheckMetric, options.ProviderOf = queries.Check, r.ProviderOf
 	}
 	set, err := plan.Collect(objects, options)
-	if err != nil {
-		return nil, err
-	}
 	set.Ignored = append(set.Ignored, ignored...)
-	return set, nil
+	return set, err
 }
 
 // renderPast renders the tree of an older commit, or that of a commit with others taken back.
@@ -165,9 +165,11 @@ func (r *Reader) renderPast(t *gittree.Tree, of plumbing.Hash) (d State, failed,
 	case IsPassing(failed):
 		return State{}, nil, failed
 	case failed != nil:
-		set = nil
+		d.Valid = set
+	default:
+		d.Set = set
 	}
-	d = State{Set: set, Reads: t.Reads(), HasBases: past.hasBases}
+	d.Reads, d.HasBases = t.Reads(), past.hasBases
 	if IsUnfetched(failed) {
 		d.unknown = &unknownRendering{of, failed}
 	}
