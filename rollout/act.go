@@ -25,9 +25,10 @@ import (
 // resourceVersion that was observed.
 type actor struct {
 	client.Client
-	as context.Context //nolint:containedctx // in it, the client writes as the release's account
-	br *v1alpha1.BatchRelease
-	d  *appsv1.Deployment
+	reader client.Reader   // past the cache
+	as     context.Context //nolint:containedctx // in it, the client writes as the release's account
+	br     *v1alpha1.BatchRelease
+	d      *appsv1.Deployment
 	// minor is the cluster's version, which says how revisions are named.
 	minor int
 	// selector is that of the controller.
@@ -112,17 +113,24 @@ func (a *actor) remember(ctx context.Context, action engine.Remember) (bool, err
 	return true, a.patch(ctx, record, p)
 }
 
-// takeRecord gives a record that is there already the order and the owners of one that
-// was to be made. A Deployment that is gone, or a round that was cut off, has left it.
+// takeRecord gives a record that is there already the order, the labels and the owners of one
+// that was to be made. A Deployment that is gone, or a round that was cut off, has left it. Or a
+// user has removed its label, so that the cache does not have it.
 func (a *actor) takeRecord(ctx context.Context, record *appsv1.ControllerRevision) error {
 	var there appsv1.ControllerRevision
-	if err := a.Get(ctx, client.ObjectKeyFromObject(record), &there); err != nil {
+	if err := a.reader.Get(ctx, client.ObjectKeyFromObject(record), &there); err != nil {
 		return fmt.Errorf("getting the ControllerRevision that is there already: %w", err)
 	}
+	kept, err := plan.ReadRecord(&there)
+	same, order := err == nil && isTemplateOf(record, kept), max(there.Revision, record.Revision)
+	marked := labels.Merge(there.Labels, record.Labels)
 	if !records.Selector.Matches(labels.Set(there.Labels)) {
-		return fmt.Errorf("ControllerRevision %s is there already, and not ours; delete or rename it", record.Name)
+		if !same || !records.Selector.Matches(marked) {
+			return fmt.Errorf("ControllerRevision %s is there already, and not ours; delete or rename it", record.Name)
+		}
+		order = record.Revision
 	}
-	if kept, err := plan.ReadRecord(&there); err != nil || !isTemplateOf(record, kept) {
+	if !same {
 		old := client.Preconditions{UID: &there.UID, ResourceVersion: &there.ResourceVersion}
 		if err := a.Delete(ctx, &there, old); err != nil {
 			return fmt.Errorf("deleting a record of the same name: %w", err)
@@ -131,7 +139,8 @@ func (a *actor) takeRecord(ctx context.Context, record *appsv1.ControllerRevisio
 	}
 	p := jsonpatch.Patch{}
 	p.At(&there)
-	p.Add("/revision", max(there.Revision, record.Revision))
+	p.Add("/revision", order)
+	p.Add("/metadata/labels", marked)
 	p.Add("/metadata/annotations", record.Annotations)
 	p.Add("/metadata/ownerReferences", record.OwnerReferences)
 	return a.patch(ctx, &there, p)

@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
 // A record that has the name of one to be made, and another template, is replaced by that
@@ -49,6 +51,30 @@ func TestRecordOfAnotherTemplate(t *testing.T) {
 			t.Errorf("record %s: %v, %+v", record.Name, err, kept.Template)
 		}
 	}
+}
+
+// An administrator takes the label off the records. They are found by their names, and have
+// their labels again. The release stays at its gate, and its approval counts.
+func TestRecordsWithoutTheirLabel(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	startControllerIn(t, s.c, s.ns)
+	s.install(4)
+	s.plan("1", "100%")
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	had := len(s.records())
+	s.kubectl("-n", s.ns, "label", "controllerrevisions", "--all", plan.LabelManagedBy+"-")
+	clustertest.Wait(t, "the labels", func() error {
+		if now := len(s.records()); now < had {
+			return fmt.Errorf("%d records of %d", now, had)
+		}
+		return nil
+	})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.approve(0)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
 }
 
 // plant makes the record of a request with another template, before the request.

@@ -490,7 +490,10 @@ func (r *reconciler) resizeRest(ctx context.Context, o engine.Observed, refused 
 
 // act makes the actions. The first that fails ends the round.
 func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engine.Action, log logr.Logger) error {
-	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment, minor: o.Minor, selector: r.selector}
+	a := &actor{
+		Client: r.Client, reader: r.reader, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment,
+		minor: o.Minor, selector: r.selector,
+	}
 	release := client.ObjectKeyFromObject(o.Release)
 	for _, action := range actions {
 		wrote, err := a.act(ctx, action)
