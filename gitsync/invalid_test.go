@@ -179,3 +179,39 @@ func TestGatesBesideWhatIsInvalid(t *testing.T) {
 	v3.atMost(0)
 	s.runs("web", map[string]int32{"v1": 1, "v2": 1})
 }
+
+// A committer who is no signer wins nothing by a commit of which a part is invalid. Neither his
+// own approval counts, nor other steps. The approval of a signer does.
+func TestSignedBesideWhatIsInvalid(t *testing.T) {
+	t.Parallel()
+	a := newSigned(t)
+	a.applied(a.brings("v2"))
+	a.isAt("web", "WaitingForApproval", 0)
+	release := a.release("web")
+	approval := map[string]string{"deploy/approvals/web.yaml": a.approvalOf(release.Status.UpdateRevision, release.Spec.Commit, "0")}
+	a.refused(a.by(a.k1, invalid["a reserved label"].files), "InvalidManifest")
+	for _, attack := range []map[string]string{
+		approval,
+		{"deploy/release.yaml": planOf("web", "100%")},
+		{"deploy/release.yaml": planOf("web", "50%", "100%")},
+		{"deploy/release.yaml": "", "deploy/other.yaml": planOf("other", "100%")},
+		{"deploy/release.yaml": planOf("web", signedPlan...), "deploy/other.yaml": ""},
+	} {
+		a.refused(a.by(a.k1, attack), "InvalidManifest")
+		for range 2 {
+			a.lookNow()
+		}
+		a.atMost(1)
+	}
+	const file = "deploy/approvals/web.yaml"
+	a.refused(a.by(a.k2, map[string]string{file: approval[file] + "# agreed\n"}), "InvalidManifest")
+	a.isAt("web", "WaitingForApproval", 1)
+	a.env.runs("web", map[string]int32{"v1": 1, "v2": 2})
+	a.atMost(2)
+	a.applied(a.by(a.k1, map[string]string{"deploy/more.yaml": ""}))
+	for range 2 {
+		a.lookNow()
+	}
+	a.isAt("web", "WaitingForApproval", 1)
+	a.atMost(2)
+}
