@@ -92,7 +92,7 @@ func TestApprovalIsForItsSteps(t *testing.T) {
 	ahead := s.push(map[string]string{file: "", next: approval})
 	s.isApproved("web")
 	s.applied(s.push(map[string]string{"deploy/release.yaml": planOf("next", "1", "20%", "60%", "100%")}))
-	s.says("False ApprovalIgnored: " + next + ": BatchApproval " + s.ns + "/next: spec.step: commit " + ahead[:7] + ", which brought the approval, has no valid plan next for Deployment " + s.ns + "/web")
+	s.says("False ApprovalIgnored: " + next + ": BatchApproval " + s.ns + "/next: spec.step: commit " + ahead[:7] + ", which brought the approval, has no valid plan next for a valid Deployment " + s.ns + "/web")
 	s.isApproved("next")
 	s.push(map[string]string{"deploy/release.yaml": planOf("last", "1", "20%", "60%", "100%"), next: strings.ReplaceAll(approval, "name: next", "name: last")})
 	s.isApproved("last", "1", "20%", "60%", "100%")
@@ -107,7 +107,7 @@ func TestApprovalOfUnknownSteps(t *testing.T) {
 	ignored := func(commit string) {
 		t.Helper()
 		s.isApproved("web")
-		s.says("False ApprovalIgnored: " + file + ": BatchApproval " + s.ns + "/web: spec.step: commit " + commit[:7] + ", which brought the approval, has no valid plan web for Deployment " + s.ns + "/web, so the steps that it approves are not known; approve again")
+		s.says("False ApprovalIgnored: " + file + ": BatchApproval " + s.ns + "/web: spec.step: commit " + commit[:7] + ", which brought the approval, has no valid plan web for a valid Deployment " + s.ns + "/web, so the steps that it approves are not known; approve again")
 	}
 	s.source()
 	s.applied(s.push(manifests("v1")))

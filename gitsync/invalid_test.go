@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -214,4 +215,33 @@ func TestSignedBesideWhatIsInvalid(t *testing.T) {
 	}
 	a.isAt("web", "WaitingForApproval", 1)
 	a.atMost(2)
+}
+
+// A plan that leads to another Deployment waits for its approval. Releases of others do not
+// wait with it.
+func TestSignedBesideAPlanOfAnother(t *testing.T) {
+	t.Parallel()
+	a := newSigned(t)
+	of := func(name, image string) string { return strings.ReplaceAll(sizedWeb(3, image), "web", name) }
+	plan := planOf("web", signedPlan...)
+	apiPlan := strings.ReplaceAll(plan, "web", "api")
+	a.applied(a.by(a.k1, map[string]string{"deploy/api.yaml": of("api", "v1"), "deploy/api-plan.yaml": apiPlan}))
+	a.isAt("api", "ReleaseCompleted", 2)
+	a.applied(a.by(a.k1, map[string]string{"deploy/api.yaml": of("api", "v2")}))
+	a.isAt("api", "WaitingForApproval", 0)
+	a.refused(a.by(a.k1, map[string]string{
+		"deploy/plain.yaml":   of("plain", "v1"),
+		"deploy/release.yaml": strings.Replace(plan, "workloadRef: {name: web}", "workloadRef: {name: plain}", 1),
+	}), "PlanNotApproved")
+	release := a.release("api")
+	approval := strings.Replace(a.approvalOf(release.Status.UpdateRevision, release.Spec.Commit, "0"), "name: web", "name: api", 1)
+	tip := a.by(a.k2, map[string]string{"deploy/approvals/api.yaml": approval})
+	a.isAt("api", "WaitingForApproval", 1)
+	a.refused(tip, "PlanNotApproved")
+	a.env.runs("api", map[string]int32{"v1": 1, "v2": 2})
+	tip = a.by(a.k1, map[string]string{"deploy/api.yaml": of("api", "v1")})
+	a.env.runs("api", map[string]int32{"v1": 3})
+	a.refused(tip, "PlanNotApproved")
+	a.env.runs("web", map[string]int32{"v1": 3})
+	a.absent("plain", &appsv1.Deployment{})
 }

@@ -161,9 +161,10 @@ func prepare(ctx context.Context, src *source, a attempt) (*changeset.Changes, e
 		return nil, err
 	}
 	governed, err := terms.Govern(ctx, r, d, a.observer)
-	if err != nil {
-		return nil, apiproblem.Or(slices.Concat(invalid, plan.ProblemsOf(err)), err)
+	if governed == nil {
+		return nil, apiproblem.Or(invalid, err)
 	}
+	invalid = slices.Concat(invalid, plan.ProblemsOf(err))
 	if len(invalid) == 0 {
 		src.cached.applied = governed.Set
 	}

@@ -233,10 +233,10 @@ func (a *Approval) StepsChanged(approved []intstr.IntOrString, in string, steps 
 }
 
 // StepsUnknown says that an approval does not count. The commit that brought it has no
-// plan of its name for the Deployment of its release.
+// valid plan of its name, or no valid Deployment of its release.
 func (a *Approval) StepsUnknown(r *Release, in string) *Problem {
-	return a.Ignored("spec.step", fmt.Sprintf("commit %s, which brought the approval, has no valid plan %s for %s, so the steps that it "+
-		"approves are not known", abbreviate(in), a.Metadata.Name, r.Deployment), hintApproveAgain)
+	return a.Ignored("spec.step", fmt.Sprintf("commit %s, which brought the approval, has no valid plan %s for a valid %s, so the steps "+
+		"that it approves are not known", abbreviate(in), a.Metadata.Name, r.Deployment), hintApproveAgain)
 }
 
 // abbreviate makes a commit as long as people write it.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/plan/order"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -86,18 +87,21 @@ func Collect(objects []Object, opts CollectOptions) (*Set, error) {
 	if !c.unplaced { // else that may follow from it
 		c.problems = slices.Concat(c.problems, ofAnalyses, ofPlans)
 	}
+	s.index()
 	err := c.problems.Err()
 	if err != nil {
-		s.leaveOut(c.faulty)
+		s.LeaveOut(func(d types.NamespacedName) bool { return c.faulty[key{kindDeployment, d.Namespace, d.Name}] })
 	}
-	s.index()
 	return s, err
 }
 
-// leaveOut leaves out what is wrong of releases.
-func (s *Set) leaveOut(faulty map[key]bool) {
-	s.Objects = slices.DeleteFunc(s.Objects, func(o Object) bool { return o.groupKind() == kindDeployment && faulty[o.key()] })
-	s.Releases = slices.DeleteFunc(s.Releases, func(r Release) bool { return faulty[r.Deployment.key()] })
+// LeaveOut leaves out Deployments, and the releases of these.
+func (s *Set) LeaveOut(deployment func(types.NamespacedName) bool) {
+	s.Objects = slices.DeleteFunc(s.Objects, func(o Object) bool {
+		return o.groupKind() == kindDeployment && deployment(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
+	})
+	s.Releases = slices.DeleteFunc(s.Releases, func(r Release) bool { return deployment(WorkloadOf(&r)) })
+	s.index()
 }
 
 type collector struct {
@@ -136,15 +140,14 @@ func (c *collector) add(o Object) {
 		c.problems = append(c.problems, ps...)
 		c.faulty[o.key()] = true
 	}
-	if o.groupKind() == kindRelease {
+	switch o.groupKind() {
+	case kindRelease:
 		c.plans = append(c.plans, o)
-		return
-	}
-	if o.groupKind() == kindAnalysis {
+	case kindAnalysis:
 		c.analyses[o.key()] = o
-		return
+	default:
+		c.objects = append(c.objects, o)
 	}
-	c.objects = append(c.objects, o)
 }
 
 // controllersOwn are the labels and annotations that only the controller writes. From a

@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/plan/measure"
@@ -303,7 +304,7 @@ type Kept struct {
 // Under returns the set with other terms for some Deployments, and without the
 // objects of another list, nor the plans of Deployments among them. All else stays as the set has it:
 // the pod template, spec.replicas, and spec.paused of the plan. Deployments that the
-// set does not have are left out.
+// set does not have are left out. A set beside problems is as that of [Collect].
 func (s *Set) Under(kept []Kept, without []Object) (*Set, error) {
 	u := &Set{Ignored: s.Ignored, autoscaled: s.autoscaled}
 	out := map[key]bool{}
@@ -335,8 +336,7 @@ func (s *Set) Under(kept []Kept, without []Object) (*Set, error) {
 		}
 	}
 	u.index()
-	ps = append(ps, u.sameNames()...)
-	return u, ps.Err()
+	return u, append(ps, u.sameNames()...).Err()
 }
 
 // keep returns a Deployment of the set as the terms that are kept have it.
@@ -390,22 +390,22 @@ func jsonOf(v intstr.IntOrString) any {
 	return int64(v.IntVal)
 }
 
-// sameNames finds releases that have the same name: a plan that is kept, and one for
-// another Deployment. The releases are sorted.
+// sameNames finds releases that have the same name, and leaves them out: a plan that is kept,
+// and one for another Deployment. The releases are sorted.
 func (s *Set) sameNames() Problems {
 	var ps Problems
+	same := map[types.NamespacedName]bool{}
 	for i, r := range s.Releases {
-		if i == 0 {
-			continue
-		}
-		if other := s.Releases[i-1]; other.Plan.Namespace == r.Plan.Namespace && other.Plan.Name == r.Plan.Name {
+		if other := s.Releases[max(i-1, 0)]; i > 0 && other.Plan.Namespace == r.Plan.Namespace && other.Plan.Name == r.Plan.Name {
 			ps = append(ps, &Problem{
 				Reason: ReasonPlanNotApproved, Where: Where(r.File, r.String()),
 				Err: fmt.Errorf("a plan of this name governs %s or %s already, and the branch has one of the name for the other",
 					other.Deployment, r.Deployment),
 				Hint: "give the new plan another name",
 			})
+			same[WorkloadOf(&r)], same[WorkloadOf(&other)] = true, true
 		}
 	}
+	s.LeaveOut(func(deployment types.NamespacedName) bool { return same[deployment] })
 	return ps
 }

@@ -3,6 +3,8 @@ package terms
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -10,9 +12,10 @@ import (
 
 // secretsNotSigned refuses a commit that brings a Secret which a metric names. Its headers may
 // decide what the server answers about, and no status has a digest of a Secret to compare it
-// with. The set has the plans that govern.
+// with. The set has the plans that govern, and loses those with such a metric.
 func (g *governor) secretsNotSigned(set *plan.Set) plan.Problems {
 	var ps plan.Problems
+	unsure := map[types.NamespacedName]bool{}
 	for i := range set.Releases {
 		r := &set.Releases[i]
 		if r.Plan.Spec.Strategy.Analysis == nil {
@@ -29,9 +32,11 @@ func (g *governor) secretsNotSigned(set *plan.Set) plan.Problems {
 						m.Name, plan.ReleaseName(r.Plan)),
 					Hint: "remove the manifest from the branch, and change the Secret with kubectl",
 				})
+				unsure[plan.WorkloadOf(r)] = true
 			}
 		}
 	}
+	set.LeaveOut(func(deployment types.NamespacedName) bool { return unsure[deployment] })
 	return ps
 }
 

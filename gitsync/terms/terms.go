@@ -160,10 +160,8 @@ func (g *governor) govern(ctx context.Context) (*Governed, error) {
 	g.keepAround(result)
 	without := append(g.withhold(result, records), jobs...)
 	result.Withheld = append(result.Withheld, withheld...)
-	if result.Set, err = g.state.Set.Under(kept, without); err != nil {
-		return nil, err
-	}
-	return result, g.secretsNotSigned(result.Set).Err()
+	result.Set, err = g.state.Set.Under(kept, without)
+	return result, append(plan.ProblemsOf(err), g.secretsNotSigned(result.Set)...).Err()
 }
 
 // deployments are those with a plan in the commit, and those whose terms are on
@@ -542,7 +540,8 @@ func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v
 	return fact, err
 }
 
-// Govern returns what of a commit counts. Without signers that is all of it.
+// Govern returns what of a commit counts. Without signers that is all of it. With problems, it
+// is not to be applied: its set is one that [plan.Collect] returns beside problems.
 func Govern(ctx context.Context, r *desired.Reader, d *desired.State, o *apply.Observer) (*Governed, error) {
 	if r.Signatures.Signers == nil {
 		return &Governed{Set: d.Set, Keeps: inventory.Set{}}, nil
