@@ -47,9 +47,8 @@ test: bin/devcluster bin/kubectl bin/prometheus ## Run all tests; those of a clu
 	.ci/in-memory $(MAKE) --no-print-directory -j 2 test-main test-others
 	@$(PAGE_TOOLS) || echo "NOT RUN: the tests of the dashboard's page, which need Node, Chromium and 'make $(PAGE)/node_modules'"
 
-# The three packages with a cluster take the longest: they begin first, and beside each other. make lint vets.
 test-main:
-	go test -p 3 -parallel 6 -timeout 90m -vet=off ./gitsync ./cmd/tranche ./rollout ./...
+	go test -p 3 -parallel 6 -timeout 90m -vet=off ./... # the three packages with a cluster beside each other; make lint vets
 
 # These wait more than they work, so they run beside the others.
 test-others:
