@@ -154,7 +154,7 @@ func Shared(t testing.TB) *Cluster {
 }
 
 // readyWithin is how long a cluster may take to come up on a busy machine.
-const readyWithin = 2 * time.Minute
+const readyWithin = 6 * time.Minute
 
 // Start starts a cluster for one test, with flags of `devcluster up`, and stops it
 // when the test ends. Use [Shared] unless the test needs such flags.

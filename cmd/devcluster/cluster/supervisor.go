@@ -18,7 +18,7 @@ import (
 
 const (
 	startAttempts = 3
-	startTimeout  = 2 * time.Minute
+	startTimeout  = 5 * time.Minute
 	pollInterval  = 50 * time.Millisecond
 	// tailLines is how much of a dead component's log is shown.
 	tailLines = 20
