@@ -41,7 +41,7 @@ func kinds(names ...string) []schema.GroupKind {
 	return list
 }
 
-// Of returns the place of a kind.
+// Of returns the place of a kind. The lowest comes first.
 func Of(gk schema.GroupKind) int {
 	if i := slices.Index(first, gk); i >= 0 {
 		return i
