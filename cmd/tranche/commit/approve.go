@@ -208,7 +208,7 @@ func (st *commitCommand) approvalPlace(ctx context.Context) (string, *plan.Relea
 	if err != nil {
 		return "", nil, err
 	}
-	set, tree, err := st.set(head)
+	set, tree, err := st.rendering().Set(head)
 	if err != nil {
 		return "", nil, err
 	}
@@ -241,7 +241,7 @@ func (st *commitCommand) approvalPlace(ctx context.Context) (string, *plan.Relea
 // checkApproval makes sure that a commit approves the step, as the controller
 // will read it.
 func (st *commitCommand) checkApproval(commit string, step int32) error {
-	set, tree, err := st.set(commit)
+	set, tree, err := st.rendering().Made(st.cmd.Context(), commit)
 	if err != nil {
 		return err
 	}

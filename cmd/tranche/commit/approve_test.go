@@ -14,7 +14,7 @@ import (
 func TestApprove_LineOfItsOwn(t *testing.T) {
 	st, commits := commandIn(t, [2]string{"deployment.yaml", "web:v1 => web:v2"})
 	s := clitest.Clone{TB: t, Dir: st.clone.Dir}
-	set, _, err := st.set(commits[len(commits)-1])
+	set, _, err := st.rendering().Set(commits[len(commits)-1])
 	if err != nil {
 		t.Fatal(err)
 	}

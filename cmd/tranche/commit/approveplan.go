@@ -65,7 +65,7 @@ func (st planApproval) deployment() string {
 
 // terms are those that a commit of the clone has for the release's Deployment.
 func (st planApproval) terms(commit string) (plan.Terms, error) {
-	set, _, err := st.set(commit)
+	set, _, err := st.rendering().Set(commit)
 	if err != nil {
 		return "", err
 	}
@@ -89,7 +89,7 @@ func (st planApproval) check(commit, digest string) error {
 	if err != nil {
 		return err
 	}
-	_, tree, err := st.set(commit)
+	_, tree, err := st.rendering().Made(st.cmd.Context(), commit)
 	if err != nil {
 		return err
 	}

@@ -7,16 +7,13 @@ import (
 	"os"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/spf13/cobra"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/render"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
-	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
-	"github.com/tranche-dev/tranche/plan/manifest"
-	"github.com/tranche-dev/tranche/plan/queries"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -126,9 +123,9 @@ func (o *commitOptions) find(ctx context.Context, at *cli.Connection, br *v1alph
 	return at.SourceNamed(ctx, br.Namespace, o.source)
 }
 
-// set renders a commit of the clone, as the controller will.
-func (st *commitCommand) set(commit string) (*plan.Set, *gittree.Tree, error) {
-	return render(st.clone, st.source, commit)
+// rendering renders commits of the clone, for the release.
+func (st *commitCommand) rendering() render.Release {
+	return render.Release{BatchRelease: st.release, Source: st.source, Clone: st.clone}
 }
 
 // planned returns the release as a set has it. One of the same name for another Deployment
@@ -243,26 +240,4 @@ func (st *commitCommand) say(format string, args ...any) {
 
 func (st *commitCommand) ask(question string) bool {
 	return st.yes || cli.Ask(st.cmd, question)
-}
-
-// render renders a commit of a repository for a source, as the controller will. The tree
-// knows what was read, also where that does not render.
-func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string) (*plan.Set, *gittree.Tree, error) {
-	objects, err := in.Objects()
-	if err != nil {
-		return nil, nil, err
-	}
-	tree, err := gittree.Open(objects, plumbing.NewHash(commit))
-	if err != nil {
-		return nil, nil, err
-	}
-	spec := &gs.Spec
-	rendered, err := manifest.Render(tree, spec.Path, manifest.RenderOptions{Skip: spec.ApprovalsPath()})
-	if err != nil {
-		return nil, tree, err
-	}
-	set, err := plan.Collect(rendered, plan.CollectOptions{
-		Namespace: gs.Namespace, TargetNamespace: spec.TargetNamespace, Namespaced: manifest.Namespaced, CheckMetric: queries.Check,
-	})
-	return set, tree, errors.Join(err, tree.Err())
 }

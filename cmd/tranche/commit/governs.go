@@ -49,7 +49,7 @@ func (p *pausing) tried(ctx context.Context, ch *clone.Change) (*plan.Set, error
 	if err != nil {
 		return nil, err
 	}
-	set, _, err := p.set(commit)
+	set, _, err := p.rendering().Made(p.cmd.Context(), commit)
 	return set, err
 }
 

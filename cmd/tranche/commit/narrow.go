@@ -65,7 +65,7 @@ func (st *commitCommand) narrow(
 	if err != nil {
 		return nil, err
 	}
-	if n.head, _, err = st.set(head); err != nil {
+	if n.head, _, err = st.rendering().Set(head); err != nil {
 		return nil, err
 	}
 	if err := n.findSharers(ctx, head); err != nil {
@@ -116,7 +116,7 @@ func (n *narrowed) renders(ctx context.Context) (wanted bool, others []moved, er
 	if err != nil {
 		return false, nil, err
 	}
-	set, _, err := n.set(commit)
+	set, _, err := n.rendering().Made(n.cmd.Context(), commit)
 	if err != nil {
 		return false, nil, err
 	}

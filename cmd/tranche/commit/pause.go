@@ -82,7 +82,7 @@ func (st *commitCommand) pause(paused, overlay, base bool) error {
 	st.already = fmt.Sprintf("spec.paused of %s/%s is %t already", st.release.Namespace, st.release.Name, paused)
 	p := &pausing{commitCommand: st, paused: paused, overlay: overlay, base: base}
 	check := func(commit string) error {
-		set, _, err := st.set(commit)
+		set, _, err := st.rendering().Made(st.cmd.Context(), commit)
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (p *pausing) change(ctx context.Context, ch *clone.Change) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	if p.head, _, err = p.set(head); err != nil {
+	if p.head, _, err = p.rendering().Set(head); err != nil {
 		return "", err
 	}
 	if p.planned, err = p.commitCommand.planned(p.head); err != nil || p.planned.Plan.Spec.Paused == p.paused {

@@ -129,7 +129,7 @@ func (st *commitCommand) goBack(to string, with []string, reason string) error {
 	}
 	st.already = "the branch renders the pod template of " + cli.Short(way.to) + " already"
 	check := func(commit string) error {
-		set, _, err := st.set(commit)
+		set, _, err := st.rendering().Made(st.cmd.Context(), commit)
 		if err != nil {
 			return fmt.Errorf("what the revert renders: %w; nothing was changed", err)
 		}
@@ -214,7 +214,7 @@ func (st *commitCommand) wayBack(ctx context.Context, target string) (*wayBack, 
 
 // template is what a commit renders for the release.
 func (st *commitCommand) template(commit string) (*corev1.PodTemplateSpec, error) {
-	set, _, err := st.set(commit)
+	set, _, err := st.rendering().Set(commit)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/commit/kustomizations"
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/render"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/giturl"
 	"github.com/tranche-dev/tranche/plan"
@@ -67,7 +68,7 @@ func (n *narrowed) findSharers(ctx context.Context, head string) error {
 			continue
 		}
 		s := &sharer{GitSource: &list[i]}
-		set, tree, err := render(n.clone, s.GitSource, head)
+		set, tree, err := render.Commit(n.clone, s.GitSource, head)
 		if tree == nil {
 			return err
 		}
@@ -151,7 +152,7 @@ func (n *narrowed) movedOf(s *sharer, commit string) []moved {
 	err := s.err
 	var set *plan.Set
 	if err == nil {
-		set, _, err = render(n.clone, s.GitSource, commit)
+		set, _, err = render.Commit(n.clone, s.GitSource, commit)
 	}
 	if err != nil {
 		return n.unknown(s, err)
