@@ -18,6 +18,7 @@ import (
 // An approver who has written a part of what is released opens no gate, however the
 // commits are put together. Another approver opens the same gates.
 func TestOwnChangeIsNotApproved(t *testing.T) {
+	t.Parallel()
 	const file = "deploy/approvals/web.yaml"
 	labelled := func(image string) string {
 		return sizedWeb(3, image, "labels: {app: web}\n    spec", "labels: {app: web, tier: front}\n    spec")

@@ -131,6 +131,7 @@ type stage struct {
 // I6 for the cluster. A controller that dies after each of its writes comes to the
 // same end as one that lives, with nothing lost and nothing made twice.
 func TestKilledAfterEachWrite(t *testing.T) {
+	t.Parallel()
 	for name, stages := range killedStories {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -413,6 +414,7 @@ func (r *crashProxy) set(f func()) {
 // I6 for Git: whatever exchange with the server the controller dies in, there
 // is one commit in the end.
 func TestWriteBackKilled(t *testing.T) {
+	t.Parallel()
 	for _, story := range []struct {
 		name string
 		tell func(s *env)

@@ -206,6 +206,7 @@ func (a *signed) settled() {
 // A key that may commit and not approve changes neither the steps of a release nor
 // whether it has any. A signer's approval lets the same change count.
 func TestPlanNeedsApproval(t *testing.T) {
+	t.Parallel()
 	loose := func() map[string]string {
 		return map[string]string{"deploy/web.yaml": sizedWeb(3, "v2"), "deploy/release.yaml": planOf("web", "100%")}
 	}
@@ -215,10 +216,8 @@ func TestPlanNeedsApproval(t *testing.T) {
 		// honest goes on once they are.
 		honest func(a *signed)
 	}{
-		"an image with one step": {
-			func(a *signed) string { a.by(a.k1, loose()); return a.terms("100%") },
-			func(a *signed) { a.brings("v3"); a.runs("web", "v3") },
-		},
+		"an image with one step": {func(a *signed) string { a.by(a.k1, loose()); return a.terms("100%") },
+			func(a *signed) { a.brings("v3"); a.runs("web", "v3") }},
 		"pauses for approvals, of a release that waits": {
 			func(a *signed) string {
 				a.brings("v2")
@@ -330,6 +329,7 @@ func TestPlanNeedsApproval(t *testing.T) {
 // An approval of a plan counts as one of a release does: by a signer, not the author,
 // with all of the digest, and once.
 func TestPlanApprovalThatDoesNotCount(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		attack func(a *signed) string
 		says   string
@@ -475,8 +475,7 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 			if m := a.inSync().Message; !strings.Contains(m, tt.says) {
 				t.Errorf("it does not tell %q: %s", tt.says, m)
 			}
-			// Another person approves it by a new commit.
-			files := agrees(terms)
+			files := agrees(terms) // of another person, by a new commit
 			files[planApproval] = "# again\n" + files[planApproval]
 			a.repo.Git("rm", "-q", "--ignore-unmatch", "deploy/approvals/web.yaml")
 			a.by(a.k3, files)

@@ -178,6 +178,7 @@ func TestGatesBesideARefusedDeployment(t *testing.T) {
 
 // A revert counts, in the middle of a release and after it, and the branch is left alone.
 func TestRevertBesideARefusedDeployment(t *testing.T) {
+	t.Parallel()
 	for name, completed := range map[string]bool{"under way": false, "completed": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -281,6 +282,7 @@ func TestWriteBackBesideARefusedDeployment_Retried(t *testing.T) {
 // whether the tip renders or not. It comes back as the last commit has it that was
 // applied.
 func TestRestoredBesideARefusedCommit(t *testing.T) {
+	t.Parallel()
 	for name, bad := range map[string]func() map[string]string{
 		"refused":         func() map[string]string { return apiOf("v2", true) },
 		"does not render": func() map[string]string { return map[string]string{"deploy/bad.yaml": "a: [\n"} },

@@ -184,9 +184,10 @@ func (r *replay) version() uint64 {
 }
 
 // An approval that was used opens no gate again, however the branch is merged or
-// pushed, and whatever became of the plan since.
+// pushed, and whatever became of the plan since. Each attack returns the version of the API
+// server before its last push.
 func TestReplayedApproval(t *testing.T) {
-	// Each attack returns the version of the API server before its last push.
+	t.Parallel()
 	for name, attack := range map[string]func(r *replay) uint64{
 		"a merge whose first parents lead behind what was applied": func(r *replay) uint64 {
 			version := r.version()

@@ -611,6 +611,7 @@ func TestApprovalReachesTheRelease(t *testing.T) {
 // without. The Deployment is handed back at once, and the native controller finishes
 // what Git says.
 func TestPlansGoWithoutPrune(t *testing.T) {
+	t.Parallel()
 	unpruned := func(gs *v1alpha1.GitSource) { gs.Spec.Prune = false }
 	for name, remove := range map[string]func(*env){
 		"source deleted":  func(s *env) { s.endSource() },
