@@ -194,11 +194,16 @@ func (s *env) resizes() []string {
 func (s *env) hasEvent(reason, what string) {
 	s.Helper()
 	clustertest.Wait(s, "an event "+reason, func() error {
-		out, err := s.c.Kubectl(s, "-n", s.ns, "get", "events", "--field-selector=reason="+reason, "-o", "jsonpath={.items[*].message}")
-		if err == nil && !strings.Contains(out, what) {
-			err = fmt.Errorf("events %q, not %q", out, what)
+		var events corev1.EventList
+		s.must(s.c.Client.List(s.Context(), &events, client.InNamespace(s.ns), client.MatchingFields{"reason": reason}))
+		var messages []string
+		for _, e := range events.Items {
+			messages = append(messages, e.Message)
 		}
-		return err
+		if out := strings.Join(messages, "\n"); !strings.Contains(out, what) {
+			return fmt.Errorf("events %q, not %q", out, what)
+		}
+		return nil
 	})
 }
 

@@ -351,13 +351,7 @@ func TestDriftUnderHold(t *testing.T) {
 		return nil
 	})
 	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
-	clustertest.Wait(t, "the event that names the hand", func() error {
-		out, err := s.c.Kubectl(t, "-n", s.ns, "get", "events", "--field-selector=reason=DriftCorrected", "-o", "jsonpath={.items[*].message}")
-		if err == nil && !strings.Contains(out, "kubectl-set") {
-			err = fmt.Errorf("events %q", out)
-		}
-		return err
-	})
+	s.hasEvent("DriftCorrected", "kubectl-set")
 }
 
 // A Deployment that is left alone keeps what others change, until it no longer is.
