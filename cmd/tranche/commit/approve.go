@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -115,12 +116,8 @@ func (o *approveOptions) stepOf(br *v1alpha1.BatchRelease, given bool) (int32, e
 // approve commits the approval of a step.
 func (st *commitCommand) approve(step int32) error {
 	br := st.release
-	if br.Spec.Commit == "" {
-		return fmt.Errorf("%s/%s comes from no commit; approve it with --direct", br.Namespace, br.Name)
-	}
-	if st.source.Status.HasEnded(br.Namespace+"/"+br.Spec.WorkloadRef.Name, br.Spec.Commit) {
-		return fmt.Errorf("the release of commit %s has ended before, and no approval in Git counts for it; bring the change of %s/%s by a new "+
-			"commit", cli.Short(br.Spec.Commit), br.Namespace, br.Name)
+	if err := errors.Join(hasGates(br, st.source), mustSign(st)); err != nil {
+		return err
 	}
 	st.already = fmt.Sprintf("the branch has an approval of step %d of %s/%s already", step, br.Namespace, br.Name)
 	change := func(ctx context.Context, ch *clone.Change) (string, error) {
@@ -143,7 +140,7 @@ func (st *commitCommand) approve(step int32) error {
 		a := v1alpha1.BatchApproval{Spec: v1alpha1.BatchApprovalSpec{Revision: br.Status.UpdateRevision, Commit: br.Spec.Commit, Step: step}}
 		a.Metadata.Namespace, a.Metadata.Name = br.Namespace, br.Name
 		put := func(note string) (string, error) {
-			content, err := manifest.PutApproval(file, []byte(others), a, note, st.source.Namespace, st.source.Spec.TargetNamespace)
+			content, err := manifest.PutApproval(file, []byte(others), a, note, st.source.DefaultNamespace())
 			return string(content), err
 		}
 		content, err := put(cli.ApprovedFor(governs))
@@ -164,6 +161,30 @@ func (st *commitCommand) approve(step int32) error {
 	}
 	check := func(commit string) error { return st.checkApproval(commit, step) }
 	return st.commit(change, check, append(st.names(), fmt.Sprintf("Tranche-Step: %d", step))...)
+}
+
+// hasGates refuses a release of which an approval in Git opens no gate.
+func hasGates(br *v1alpha1.BatchRelease, gs *v1alpha1.GitSource) error {
+	if br.Spec.Commit == "" {
+		return fmt.Errorf("%s/%s comes from no commit; approve it with --direct", br.Namespace, br.Name)
+	}
+	if gs.Status.HasEnded(br.Namespace+"/"+br.Spec.WorkloadRef.Name, br.Spec.Commit) {
+		return fmt.Errorf("the release of commit %s has ended before, and no approval in Git counts for it; bring the change of %s/%s by a new "+
+			"commit", cli.Short(br.Spec.Commit), br.Namespace, br.Name)
+	}
+	return nil
+}
+
+// mustSign refuses to push an approval without a signature, if only signed ones count.
+func mustSign(st *commitCommand) error {
+	if !st.push || st.sign || !cli.HasSigners(st.source) {
+		return nil
+	}
+	always, err := st.clone.Git(st.cmd.Context(), "config", "--type=bool", "--default=false", "commit.gpgsign")
+	if err == nil && strings.TrimSpace(always) != "true" {
+		err = fmt.Errorf("GitSource %s/%s takes only signed approvals; give --sign as well", st.source.Namespace, st.source.Name)
+	}
+	return err
 }
 
 // governing returns the plan that an approval is for: that of the branch, which may be ahead
@@ -217,7 +238,7 @@ func (st *commitCommand) approvalPlace(ctx context.Context) (string, *plan.Relea
 		return "", nil, err
 	}
 	dir := st.source.Spec.ApprovalsPath()
-	approvals, _ := manifest.ReadApprovals(tree, dir, st.source.Namespace, st.source.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(tree, dir, st.source.DefaultNamespace())
 	for _, a := range approvals {
 		if !a.ForRelease() || a.Metadata.Namespace != st.release.Namespace || a.Metadata.Name != st.release.Name {
 			continue
@@ -249,7 +270,7 @@ func (st *commitCommand) checkApproval(commit string, step int32) error {
 	if err != nil {
 		return err
 	}
-	approvals, _ := manifest.ReadApprovals(tree, st.source.Spec.ApprovalsPath(), st.source.Namespace, st.source.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(tree, st.source.Spec.ApprovalsPath(), st.source.DefaultNamespace())
 	a, problems := plan.MatchApproval(r, st.release.Spec.Commit, approvals)
 	if a == nil || a.Spec.Step != step || a.Spec.Revision != st.release.Status.UpdateRevision {
 		if len(problems) > 0 {

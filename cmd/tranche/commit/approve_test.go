@@ -57,3 +57,30 @@ func TestApprove_LineOfItsOwn(t *testing.T) {
 		t.Errorf("an approval that counts is given again:\n%s", text)
 	}
 }
+
+// An unsigned approval that cannot count is not pushed. One that is not pushed may still be
+// signed, and git may sign each commit.
+func TestApprove_PushesWhatIsSigned(t *testing.T) {
+	for _, tc := range []struct {
+		signers, push, sign, config bool
+		refused                     bool
+	}{
+		{true, true, false, false, true},
+		{true, true, true, false, false},
+		{true, true, false, true, false},
+		{true, false, false, false, false},
+		{false, true, false, false, false},
+	} {
+		st, _ := commandIn(t)
+		if tc.signers {
+			st.source.Spec.Approvals = &v1alpha1.ApprovalPolicy{Signers: &v1alpha1.Verification{}}
+		}
+		if tc.config {
+			clitest.Clone{TB: t, Dir: st.clone.Dir}.Run("git", "config", "commit.gpgsign", "yes")
+		}
+		st.push, st.sign = tc.push, tc.sign
+		if err := mustSign(st); (err != nil) != tc.refused {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+}

@@ -30,6 +30,9 @@ func (st planApproval) approve() error {
 	if st.behind != nil {
 		return st.behind
 	}
+	if err := mustSign(st.commitCommand); err != nil {
+		return err
+	}
 	head, err := st.clone.Head(st.cmd.Context())
 	if err != nil {
 		return err
@@ -93,8 +96,7 @@ func (st planApproval) check(commit, digest string) error {
 	if err != nil {
 		return err
 	}
-	approvals, problems := manifest.ReadApprovals(tree, st.source.Spec.ApprovalsPath(), st.source.Namespace,
-		st.source.Spec.TargetNamespace)
+	approvals, problems := manifest.ReadApprovals(tree, st.source.Spec.ApprovalsPath(), st.source.DefaultNamespace())
 	given := slices.ContainsFunc(approvals, func(a plan.Approval) bool {
 		return a.Spec.Plan == digest && a.Metadata.Namespace == st.release.Namespace && a.Metadata.Name == st.release.Name &&
 			a.NotAsSigned() == nil

@@ -57,6 +57,7 @@ type commitCommand struct {
 	clone   *clone.Clone
 	ahead   int
 	behind  *clone.BehindError // what the clone lacks; nil: nothing
+	with    map[string]bool    // releases that may go back, too: namespace/name
 	already string             // says that a branch has the change: "... is paused already"
 	// together collects what commit is asked for, to be committed as one; nil: at once.
 	together *[]pieceOfCommit
@@ -125,7 +126,7 @@ func (o *commitOptions) find(ctx context.Context, at *cli.Connection, br *v1alph
 
 // rendering renders commits of the clone, for the release.
 func (st *commitCommand) rendering() render.Release {
-	return render.Release{BatchRelease: st.release, Source: st.source, Clone: st.clone}
+	return render.Release{BatchRelease: st.release, Source: st.source, Clone: st.clone, With: st.with}
 }
 
 // planned returns the release as a set has it. One of the same name for another Deployment
@@ -208,7 +209,11 @@ func (st *commitCommand) agree(ctx context.Context, diff string) error {
 		st.say("\nThe branch has a problem already:\n%s", problem)
 	}
 	if st.push && st.ahead > 0 {
-		st.say("\nOther commits of the clone that are pushed with it: %d.\n", st.ahead)
+		list, err := st.clone.Git(ctx, "log", "--format=  %h %s", "--max-count=10", "HEAD", "^FETCH_HEAD")
+		if err != nil {
+			return err
+		}
+		st.say("\nOther commits of the clone that are pushed with it: %d.\n%s\n", st.ahead, strings.TrimRight(list, "\n"))
 	}
 	if err := st.agreeToCover(ctx); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/render"
 	"github.com/tranche-dev/tranche/gitsync/revert"
 	"github.com/tranche-dev/tranche/plan"
 )
@@ -26,9 +27,8 @@ const maxParts = 64
 type narrowed struct {
 	*commitCommand
 	ch     *clone.Change
-	head   *plan.Set
+	head   map[string]render.Template
 	wanted *corev1.PodTemplateSpec
-	may    map[string]bool // releases that may move, too: namespace/name
 	// sharers are the other GitSources of the branch that this account may read.
 	sharers []*sharer
 	parts   []part
@@ -49,7 +49,8 @@ type changedFile struct {
 // moved is a release that a change gives another pod template.
 type moved struct {
 	name, how string
-	of        string // what it is, where it is of another GitSource
+	of        string // what it is, if the name does not say it
+	err       error  // why it cannot be asked for
 }
 
 func (m moved) String() string { return cmp.Or(m.of, m.name) }
@@ -57,29 +58,25 @@ func (m moved) String() string { return cmp.Or(m.of, m.name) }
 // narrow leaves out of the change what gives other releases another template, where
 // the files allow it, and returns the releases that it then spares. Those that would
 // move all the same are an error, unless they are asked for.
-func (st *commitCommand) narrow(
-	ctx context.Context, ch *clone.Change, wanted *corev1.PodTemplateSpec, with []string,
-) (spared []moved, err error) {
-	n := &narrowed{commitCommand: st, ch: ch, wanted: wanted, may: map[string]bool{st.release.Namespace + "/" + st.release.Name: true}}
+func (st *commitCommand) narrow(ctx context.Context, ch *clone.Change, wanted *corev1.PodTemplateSpec) (spared []moved, err error) {
+	n := &narrowed{commitCommand: st, ch: ch, wanted: wanted}
 	head, err := st.clone.Head(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if n.head, _, err = st.rendering().Set(head); err != nil {
+	set, _, err := st.rendering().Set(head)
+	if err != nil {
 		return nil, err
 	}
+	n.head = render.Templates(set)
 	if err := n.findSharers(ctx, head); err != nil {
 		return nil, err
 	}
-	for _, name := range with {
-		if !strings.Contains(name, "/") {
-			name = st.release.Namespace + "/" + name
-		}
+	for _, name := range slices.Sorted(maps.Keys(st.with)) {
 		if !n.has(name) {
 			return nil, fmt.Errorf("--with %s: the branch has no such BatchRelease below %s, nor below the paths of other GitSources",
 				name, st.source.Spec.Path)
 		}
-		n.may[name] = true
 	}
 	_, all, err := n.renders(ctx)
 	if err != nil || len(all) == 0 {
@@ -89,7 +86,7 @@ func (st *commitCommand) narrow(
 		return nil, err
 	}
 	if left, err := n.leaveOut(ctx); err != nil || len(left) == 0 {
-		return all, err
+		return slices.DeleteFunc(all, func(m moved) bool { return m.err != nil }), err
 	}
 	return nil, n.consent(ctx, all)
 }
@@ -98,6 +95,9 @@ func (st *commitCommand) narrow(
 func (n *narrowed) consent(ctx context.Context, all []moved) error {
 	var what, flags []string
 	for _, m := range all {
+		if m.err != nil {
+			return m.err
+		}
 		what, flags = append(what, m.String()+" ("+m.how+")"), append(flags, "--with "+m.name)
 	}
 	text := "the same lines released " + strings.Join(what, ", ") + ", which would go back, too"
@@ -106,6 +106,9 @@ func (n *narrowed) consent(ctx context.Context, all []moved) error {
 	}
 	if !cli.Ask(n.cmd, strings.ToUpper(text[:1])+text[1:]+". Roll back all of them?") {
 		return errors.New("not committed")
+	}
+	for _, m := range all {
+		n.with[m.name] = true
 	}
 	return n.write(ctx, nil)
 }
@@ -116,27 +119,19 @@ func (n *narrowed) renders(ctx context.Context) (wanted bool, others []moved, er
 	if err != nil {
 		return false, nil, err
 	}
-	set, _, err := n.rendering().Made(n.cmd.Context(), commit)
-	if err != nil {
+	set, _, err := n.rendering().Made(ctx, commit)
+	notAlone, ok := errors.AsType[*render.NotAloneError](err)
+	if err != nil && !ok {
 		return false, nil, err
 	}
 	own, err := n.planned(set)
 	if err != nil {
 		return false, nil, err
 	}
-	for i := range n.head.Releases {
-		r := &n.head.Releases[i]
-		if n.may[planName(r)] {
-			continue
-		}
-		j := slices.IndexFunc(set.Releases, func(now plan.Release) bool { return planName(&now) == planName(r) })
-		switch {
-		case j < 0:
-			others = append(others, moved{name: planName(r), how: "its plan would go"})
-		case !plan.EqualTemplate(r.Template, set.Releases[j].Template):
-			others = append(others, moved{name: planName(r), how: movedHow(r.Template, set.Releases[j].Template)})
-		}
+	if ok {
+		others = []moved{{of: "invalid objects, or objects beside them", how: "not known", err: notAlone}}
 	}
+	others = append(others, n.between(n.head, render.Templates(set), "")...)
 	return plan.EqualTemplate(own.Template, n.wanted), append(others, n.elsewhere(ctx, commit)...), nil
 }
 

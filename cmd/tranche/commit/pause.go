@@ -189,6 +189,10 @@ func (p *pausing) patch(ctx context.Context, ch *clone.Change, k kustomizations.
 	if file == "" {
 		return fmt.Errorf("--overlay: %s has no kustomization; give --base to edit %s", path.Clean(p.source.Spec.Path), p.planned.File)
 	}
+	if also := p.alsoGoverned(ctx, k, file); len(also) > 0 {
+		return fmt.Errorf("%s governs more than %s/%s: %s; nothing was changed. Give --base to edit %s for all of them",
+			file, p.release.Namespace, p.release.Name, strings.Join(also, ", "), p.planned.File)
+	}
 	text, err := ch.Read(ctx, file)
 	if err != nil {
 		return err

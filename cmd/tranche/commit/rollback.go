@@ -92,7 +92,6 @@ type wayBack struct {
 	wanted  *corev1.PodTemplateSpec
 	reverts []string
 	left    []string // files that could not be taken back
-	with    []string // releases that may go back, too
 	reason  string   // of a rejection; empty: a rollback
 }
 
@@ -119,7 +118,14 @@ func (st *commitCommand) goBack(to string, with []string, reason string) error {
 	if err != nil {
 		return err
 	}
-	way.with, way.reason = with, reason
+	way.reason = reason
+	st.with = map[string]bool{}
+	for _, name := range with {
+		if !strings.Contains(name, "/") {
+			name = st.release.Namespace + "/" + name
+		}
+		st.with[name] = true
+	}
 	if len(way.reverts) == 0 {
 		st.say("The branch renders the pod template of %s already; there is nothing to roll back.\n", cli.Short(way.to))
 		return nil
@@ -246,7 +252,7 @@ func (w *wayBack) revert(ctx context.Context, ch *clone.Change) (string, error) 
 // revertAlone leaves other releases where they are, as far as the files allow it, and
 // returns the message.
 func (w *wayBack) revertAlone(ctx context.Context, ch *clone.Change, line string) (string, error) {
-	spared, err := w.st.narrow(ctx, ch, w.wanted, w.with)
+	spared, err := w.st.narrow(ctx, ch, w.wanted)
 	if err != nil {
 		return "", err
 	}

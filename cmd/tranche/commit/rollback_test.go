@@ -161,6 +161,69 @@ func TestRollback_Paused(t *testing.T) {
 	}
 }
 
+// A commit changed a Deployment without a plan, too. It stays if the files allow it, and the
+// command names it.
+func TestRollback_BesideOneWithoutAPlan(t *testing.T) {
+	for name, tc := range map[string]struct {
+		image func(tag string) map[string]string // of both
+		says  string
+		err   string
+	}{
+		"files of their own": {func(tag string) map[string]string {
+			return map[string]string{"web.tag": tag, "api.yaml": strings.ReplaceAll(unplanned, "api:v1", "api:"+tag)}
+		}, "Deployment shop/api was released by the same change, and stays", ""},
+		"one line": {func(tag string) map[string]string {
+			return map[string]string{"api.yaml": unplanned, "kustomization.yaml": tags(tag)}
+		}, "", "the same lines released Deployment shop/api (registry.example.org/api:v2 → registry.example.org/api:v1), " +
+			"which would go back, too; nothing was changed. To roll back all of them, give --with shop/api"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st, _ := commandIn(t)
+			s := clitest.Clone{TB: t, Dir: st.clone.Dir}
+			commit := func(tag string) {
+				for file, text := range tc.image(tag) {
+					s.Write(file, text)
+				}
+				if tag == "v2" {
+					s.Replace("deployment.yaml", "web:v1", "web:v2")
+				}
+				s.Run("git", "add", ".")
+				s.Run("git", "commit", "--quiet", "-m", tag)
+			}
+			commit("v1")
+			commit("v2")
+			st.release.Spec.Commit = s.Run("git", "rev-parse", "HEAD")
+			err := st.rollback("", nil)
+			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%v, want %q", err, tc.err)
+			}
+			if said := st.said(); !strings.Contains(said, tc.says) {
+				t.Errorf("it says %q, not %q", said, tc.says)
+			}
+			changed := s.Run("git", "diff", "--name-only", st.release.Spec.Commit, "HEAD")
+			if strings.Contains(changed, "api.yaml") || (changed == "") != (tc.err != "") {
+				t.Errorf("the commit changes %q", changed)
+			}
+			if tc.err != "" {
+				if err := st.rollback("", []string{"api"}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// unplanned is a Deployment without a plan.
+const unplanned = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api}
+spec:
+  selector: {matchLabels: {app: api}}
+  template:
+    metadata: {labels: {app: api}}
+    spec: {containers: [{name: api, image: "registry.example.org/api:v1"}]}
+`
+
 // A commit released two Deployments. The other one stays if the files allow it. If the
 // same line released both, nothing is changed unless that is asked for.
 func TestRollback_OfTwo(t *testing.T) {

@@ -9,10 +9,6 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/commit/kustomizations"
 	"github.com/tranche-dev/tranche/cmd/tranche/commit/render"
@@ -45,19 +41,12 @@ func (st *commitCommand) otherSources(ctx context.Context) []v1alpha1.GitSource 
 // sharer is another GitSource of the branch, with what it renders at HEAD.
 type sharer struct {
 	*v1alpha1.GitSource
-	templates map[string]template
+	templates map[string]render.Template
 	reads     gittree.Reads
 	err       error // it does not render
 }
 
 func (s *sharer) name() string { return s.Namespace + "/" + s.Name }
-
-// template is that of a Deployment.
-type template struct {
-	name string // of the BatchRelease; without a plan, of the Deployment
-	kind string
-	*corev1.PodTemplateSpec
-}
 
 // findSharers renders HEAD for the other GitSources of the branch, which this command's
 // change may move, too. One that a tag or commit pins is not moved.
@@ -73,7 +62,7 @@ func (n *narrowed) findSharers(ctx context.Context, head string) error {
 			return err
 		}
 		if s.reads, s.err = tree.Reads(), err; err == nil {
-			s.templates = templatesOf(set)
+			s.templates = render.Templates(set)
 		}
 		n.sharers = append(n.sharers, s)
 	}
@@ -82,17 +71,21 @@ func (n *narrowed) findSharers(ctx context.Context, head string) error {
 
 // has reports whether a source of the branch has a release or Deployment of a name.
 func (n *narrowed) has(name string) bool {
-	if slices.ContainsFunc(n.head.Releases, func(r plan.Release) bool { return planName(&r) == name }) {
+	if hasName(n.head, name) {
 		return true
 	}
 	return slices.ContainsFunc(n.sharers, func(s *sharer) bool {
-		for _, t := range s.templates {
-			if t.name == name {
-				return true
-			}
-		}
-		return s.err != nil && s.name() == name
+		return hasName(s.templates, name) || s.err != nil && s.name() == name
 	})
+}
+
+func hasName(templates map[string]render.Template, name string) bool {
+	for _, t := range templates {
+		if t.Name == name {
+			return true
+		}
+	}
+	return false
 }
 
 // elsewhere returns what a commit moves of other GitSources, and sources of which that is
@@ -112,7 +105,7 @@ func (n *narrowed) elsewhere(ctx context.Context, commit string) (others []moved
 
 // unknown is a source of which it is not known what a commit moves.
 func (n *narrowed) unknown(s *sharer, err error) []moved {
-	if n.may[s.name()] {
+	if n.with[s.name()] {
 		return nil
 	}
 	return []moved{{name: s.name(), of: "what GitSource " + s.name() + " renders", how: "not known: " + plan.OneLine(err.Error())}}
@@ -157,15 +150,24 @@ func (n *narrowed) movedOf(s *sharer, commit string) []moved {
 	if err != nil {
 		return n.unknown(s, err)
 	}
-	var others []moved
-	is := templatesOf(set)
-	for _, key := range slices.Sorted(maps.Keys(merged(s.templates, is))) {
-		from, to := s.templates[key], is[key]
-		name := cmp.Or(from.name, to.name)
-		m := moved{name: name, of: cmp.Or(from.kind, to.kind) + " " + name + " of GitSource " + s.name()}
+	return n.between(s.templates, render.Templates(set), " of GitSource "+s.name())
+}
+
+// between returns what moves from some templates to others.
+func (n *narrowed) between(was, is map[string]render.Template, of string) (others []moved) {
+	own := n.release.Namespace + "/" + n.release.Spec.WorkloadRef.Name
+	for _, key := range slices.Sorted(maps.Keys(merged(was, is))) {
+		from, to := was[key], is[key]
+		name := cmp.Or(from.Name, to.Name)
+		m := moved{name: name}
+		if kind := cmp.Or(from.Kind, to.Kind); of != "" || kind == "Deployment" {
+			m.of = kind + " " + name + of
+		}
 		switch {
-		case n.may[name]:
+		case n.with[name], of == "" && key == own:
 			continue
+		case from.Kind == "BatchRelease" && to.Kind == "Deployment":
+			m.how = "its plan would go"
 		case from.PodTemplateSpec == nil:
 			m.how = "it would be created"
 		case to.PodTemplateSpec == nil:
@@ -180,36 +182,8 @@ func (n *narrowed) movedOf(s *sharer, commit string) []moved {
 	return others
 }
 
-func merged(a, b map[string]template) map[string]template {
+func merged(a, b map[string]render.Template) map[string]render.Template {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
 	return all
-}
-
-// templatesOf returns the templates of all Deployments of a set, by their names.
-func templatesOf(set *plan.Set) map[string]template {
-	found := map[string]template{}
-	for _, o := range set.Objects {
-		if t := templateOf(o); t != nil {
-			name := o.GetNamespace() + "/" + o.GetName()
-			found[name] = template{name, "Deployment", t}
-		}
-	}
-	for i := range set.Releases {
-		r := &set.Releases[i]
-		found[r.Deployment.GetNamespace()+"/"+r.Deployment.GetName()] = template{planName(r), "BatchRelease", r.Template}
-	}
-	return found
-}
-
-// templateOf returns the pod template of a Deployment; nil for another kind.
-func templateOf(o plan.Object) *corev1.PodTemplateSpec {
-	if o.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apps", Kind: "Deployment"}) {
-		return nil
-	}
-	d := &appsv1.Deployment{}
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, d) != nil {
-		return nil
-	}
-	return &d.Spec.Template
 }

@@ -2,6 +2,7 @@
 package render
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,17 @@ type Release struct {
 	*v1alpha1.BatchRelease
 	Source *v1alpha1.GitSource
 	Clone  *clone.Clone
+	With   map[string]bool // BatchReleases that may change, too: namespace/name
+}
+
+// NotAloneError is that of a change of more than a release, on a branch with invalid objects.
+type NotAloneError struct {
+	Release string
+	Invalid plan.Problems
+}
+
+func (e *NotAloneError) Error() string {
+	return fmt.Sprintf("%s; correct that first, since the change is not of %s alone", e.Invalid.Error(), e.Release)
 }
 
 // Set renders a commit. Beside invalid objects the set lacks their releases, and is not one to
@@ -37,7 +49,8 @@ func (r Release) Set(commit string) (*plan.Set, *gittree.Tree, error) {
 }
 
 // Made renders a commit that is to be made on HEAD. Beside invalid objects it may change
-// nothing but the release, since Made does not see what else the change would move.
+// nothing but the release, and those of With, since Made does not see what else the change
+// would move. The error then is [NotAloneError], beside the set.
 func (r Release) Made(ctx context.Context, commit string) (*plan.Set, *gittree.Tree, error) {
 	set, tree, invalid := Commit(r.Clone, r.Source, commit)
 	if !r.isOfOthers(set, tree, invalid) {
@@ -47,16 +60,17 @@ func (r Release) Made(ctx context.Context, commit string) (*plan.Set, *gittree.T
 	if err != nil {
 		return nil, nil, err
 	}
-	before, err := r.beside(head)
+	mayChange := r.objectsOf(set)
+	before, err := r.beside(head, mayChange)
 	if err != nil {
 		return nil, nil, err
 	}
-	after, err := r.beside(commit)
+	after, err := r.beside(commit, mayChange)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !equality.Semantic.DeepEqual(before, after) {
-		return nil, nil, fmt.Errorf("%w; correct that first, since the change is not of %s/%s alone", invalid, r.Namespace, r.Name)
+		return set, tree, &NotAloneError{r.Namespace + "/" + r.Name, plan.ProblemsOf(invalid)}
 	}
 	return set, tree, nil
 }
@@ -68,14 +82,28 @@ func (r Release) isOfOthers(set *plan.Set, tree *gittree.Tree, err error) bool {
 	})
 }
 
-// beside returns what a commit renders beside the release's plan and its Deployment.
-func (r Release) beside(commit string) ([]plan.Object, error) {
+// named is an object as a user names it.
+type named struct{ kind, namespace, name string }
+
+// objectsOf are the plans and Deployments of the release and of those of With.
+func (r Release) objectsOf(set *plan.Set) map[named]bool {
+	found := map[named]bool{}
+	for i := range set.Releases {
+		p := set.Releases[i].Plan
+		if p.Namespace == r.Namespace && p.Name == r.Name || r.With[p.Namespace+"/"+p.Name] {
+			found[named{"BatchRelease", p.Namespace, p.Name}] = true
+			found[named{"Deployment", p.Namespace, p.Spec.WorkloadRef.Name}] = true
+		}
+	}
+	return found
+}
+
+// beside returns what a commit renders beside some objects.
+func (r Release) beside(commit string, without map[named]bool) ([]plan.Object, error) {
 	all, _, err := objects(r.Clone, r.Source, commit)
 	return slices.DeleteFunc(all, func(o plan.Object) bool {
-		if ns := o.GetNamespace(); ns != "" && ns != r.Namespace && r.Source.Spec.TargetNamespace == "" {
-			return false
-		}
-		return o.GetKind() == "BatchRelease" && o.GetName() == r.Name || o.GetKind() == "Deployment" && o.GetName() == r.Spec.WorkloadRef.Name
+		namespace := cmp.Or(r.Source.Spec.TargetNamespace, o.GetNamespace(), r.Source.Namespace)
+		return without[named{o.GetKind(), namespace, o.GetName()}]
 	}), err
 }
 
