@@ -235,7 +235,7 @@ func TestOverrides(t *testing.T) {
 		"override: {metrics: [errors], because: known}": "because: no such field",
 	} {
 		tree := plantest.Tree(t, map[string]string{"approvals/web.yaml": strings.Replace(approval, "step: 0", "step: 0, "+text, 1)})
-		approvals, ps := manifest.ReadApprovals(tree, "approvals", "shop", "")
+		approvals, ps := manifest.ReadApprovals(tree, "approvals", "shop")
 		if len(ps) == 0 {
 			_, ps = plan.MatchApproval(&set.Releases[0], commit, approvals)
 		}

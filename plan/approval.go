@@ -23,9 +23,9 @@ type Approval struct {
 	// Linked: a symbolic link is on the way to the file. A signature of the file does
 	// not cover who links it.
 	Linked bool
-	// Namespace is the one that the file has; empty: it has none. That of the metadata
-	// may come from the GitSource, and is then not what was signed.
-	Namespace string
+	// NamesNamespace: the file has a namespace. Without one, that of the metadata comes
+	// from the GitSource, and is not what was signed.
+	NamesNamespace bool
 }
 
 // NotAsSigned is why an approval does not count where only signed ones do, by
@@ -39,12 +39,9 @@ func (a *Approval) NotAsSigned() *Problem {
 			"put the file itself into the folder for approvals")
 	case !a.Alone:
 		return a.Ignored("", "its file has other documents, and only signed approvals count", "give it a file of its own")
-	case a.Namespace == "":
+	case !a.NamesNamespace:
 		return a.Ignored("metadata.namespace", "is not set, and only signed approvals count",
 			"write "+a.Metadata.Namespace+", as tranche approve does")
-	case a.Namespace != a.Metadata.Namespace:
-		return a.Ignored("metadata.namespace", fmt.Sprintf("is %s, and the release is in %s", a.Namespace, a.Metadata.Namespace),
-			"approve each release by a file of its own")
 	case a.ForRelease() && commit != 40 && commit != 64:
 		return a.Ignored("spec.commit", fmt.Sprintf("%q is a part of a commit, and only signed approvals count: other commits that begin like "+
 			"it are quickly made", a.Spec.Commit), "write all of spec.commit of the BatchRelease, as tranche approve does")

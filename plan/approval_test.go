@@ -41,7 +41,7 @@ func TestMatchApproval(t *testing.T) {
 			"ApprovalIgnored a/web2.yaml: BatchApproval shop/web: spec.commit: bbbbbbb is another release; the present one comes from 3f2c1e0; replace it when that one is to be approved"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
-			approvals, ps := manifest.ReadApprovals(plantest.Tree(t, tc.files), "a", "shop", "")
+			approvals, ps := manifest.ReadApprovals(plantest.Tree(t, tc.files), "a", "shop")
 			if len(ps) > 0 {
 				t.Fatal(ps)
 			}
@@ -58,7 +58,7 @@ func TestMatchApproval(t *testing.T) {
 			}
 		})
 	}
-	approvals, _ := manifest.ReadApprovals(plantest.Tree(t, map[string]string{"a/a.yaml": plantest.Approval("gone", "x", commit, "0") + "---\n" + plantest.Approval("web", "x", commit, "0")}), "a", "shop", "")
+	approvals, _ := manifest.ReadApprovals(plantest.Tree(t, map[string]string{"a/a.yaml": plantest.Approval("gone", "x", commit, "0") + "---\n" + plantest.Approval("web", "x", commit, "0")}), "a", "shop")
 	if diff := cmp.Diff([]string{"ApprovalIgnored a/a.yaml: BatchApproval shop/gone: names no BatchRelease; give it the name and namespace of one, or remove it"}, plantest.List(plan.UnknownApprovals(set.Releases, approvals))); diff != "" {
 		t.Errorf("unknown (-want +got):\n%s", diff)
 	}

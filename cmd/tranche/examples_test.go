@@ -63,7 +63,7 @@ func validExample(t *testing.T, c *clustertest.Cluster, ns, example string) exam
 		if err := fsys.WriteFile("approvals/web.yaml", []byte(example)); err != nil {
 			t.Fatal(err)
 		}
-		if approvals, problems := manifest.ReadApprovals(fsys, "approvals", ns, ""); len(approvals) != 1 || len(problems) > 0 {
+		if approvals, problems := manifest.ReadApprovals(fsys, "approvals", ns); len(approvals) != 1 || len(problems) > 0 {
 			kind.problem = problems.Error()
 		}
 	case "BatchAnalysis": // a file alone: its metrics are those of a plan

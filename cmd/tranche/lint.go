@@ -146,12 +146,12 @@ func (l *linted) check(namespace string) plan.Problems {
 	}
 	if l.file != "" {
 		if slices.ContainsFunc(objects, isApproval) {
-			_, more := manifest.ReadApprovals(l.fsys, l.at, namespace, "")
+			_, more := manifest.ReadApprovals(l.fsys, l.at, namespace)
 			problems = append(problems, more...)
 		}
 		return problems
 	}
-	given, more := manifest.ReadApprovals(l.fsys, approvals, namespace, "")
+	given, more := manifest.ReadApprovals(l.fsys, approvals, namespace)
 	problems = append(problems, more...)
 	if set != nil {
 		problems = append(problems, set.Ignored...)
@@ -170,7 +170,7 @@ func (l *linted) check(namespace string) plan.Problems {
 // nothing in the folder says but the approvals, as `tranche approve` writes them.
 func (l *linted) namespace(approvals string) string {
 	namespaces := sets.New[string]()
-	given, _ := manifest.ReadApprovals(l.fsys, approvals, metav1.NamespaceDefault, "")
+	given, _ := manifest.ReadApprovals(l.fsys, approvals, metav1.NamespaceDefault)
 	for _, a := range given {
 		namespaces.Insert(a.Metadata.Namespace)
 	}

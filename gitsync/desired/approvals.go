@@ -30,7 +30,7 @@ func (r *Reader) Releases(ctx context.Context, d *State, releases []plan.Release
 		return nil, nil, err
 	}
 	// Apart from what is rendered, so that an approval needs no new rendering.
-	approvals, ignored := manifest.ReadApprovals(t, r.Source.Spec.ApprovalsPath(), r.Source.Namespace, r.Source.Spec.TargetNamespace)
+	approvals, ignored := manifest.ReadApprovals(t, r.Source.Spec.ApprovalsPath(), r.Source.DefaultNamespace())
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, nil, err
 	}

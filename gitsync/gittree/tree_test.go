@@ -297,7 +297,7 @@ func TestMissingObject(t *testing.T) {
 		{"HEAD:apps/web.yaml", "the strict walk asks for files too", complete},
 		{"HEAD:apps/kustomization.yaml", "kustomize takes an unreadable kustomization for none", func(f *Tree) error { _, err := manifest.Render(f, "apps", manifest.RenderOptions{}); return err }},
 		{"HEAD:approvals/web.yaml", "an approval", func(f *Tree) error {
-			_, ps := manifest.ReadApprovals(f, "approvals", "shop", "")
+			_, ps := manifest.ReadApprovals(f, "approvals", "shop")
 			return ps
 		}},
 	} {

@@ -204,7 +204,7 @@ func (v *preview) govern(ctx context.Context, r *desired.Reader, set *plan.Set, 
 	if v.gs.Spec.Approvals == nil || v.gs.Spec.Approvals.Signers == nil {
 		return set, nil
 	}
-	approvals, _ := manifest.ReadApprovals(t, v.gs.Spec.ApprovalsPath(), v.gs.Namespace, v.gs.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(t, v.gs.Spec.ApprovalsPath(), v.gs.DefaultNamespace())
 	h := desired.NewHistory(r, &desired.State{Commit: v.Commit, Set: set, Reads: t.Reads()})
 	result, err := terms.GovernUnsigned(ctx, h, v.observer, approvals)
 	if err != nil {
@@ -217,7 +217,7 @@ func (v *preview) govern(ctx context.Context, r *desired.Reader, set *plan.Set, 
 // look goes through what a commit says, and what it no longer says.
 func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	v.set, v.Ignored = set, set.Ignored
-	approvals, ignored := manifest.ReadApprovals(v.tree, v.gs.Spec.ApprovalsPath(), v.gs.Namespace, v.gs.Spec.TargetNamespace)
+	approvals, ignored := manifest.ReadApprovals(v.tree, v.gs.Spec.ApprovalsPath(), v.gs.DefaultNamespace())
 	err := v.observer.ReadSources(ctx)
 	if apierrors.IsForbidden(err) {
 		v.observer.Sources, v.observer.LabelsOnly, err = &v1alpha1.GitSourceList{}, true, nil

@@ -550,7 +550,7 @@ func Govern(ctx context.Context, r *desired.Reader, d *desired.State, o *apply.O
 	if err != nil {
 		return nil, err
 	}
-	approvals, _ := manifest.ReadApprovals(t, r.Source.Spec.ApprovalsPath(), r.Source.Namespace, r.Source.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(t, r.Source.Spec.ApprovalsPath(), r.Source.DefaultNamespace())
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, err
 	}

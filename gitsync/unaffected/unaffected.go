@@ -66,7 +66,7 @@ func ApprovalReads(s *repository.Snapshot, gs *v1alpha1.GitSource) (gittree.Read
 	if err != nil {
 		return nil, err
 	}
-	_, _ = manifest.ReadApprovals(t, gs.Spec.ApprovalsPath(), gs.Namespace, gs.Spec.TargetNamespace)
+	_, _ = manifest.ReadApprovals(t, gs.Spec.ApprovalsPath(), gs.DefaultNamespace())
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, err
 	}

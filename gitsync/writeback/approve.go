@@ -52,7 +52,7 @@ func (w *attempt) approve(in intent) error {
 	}
 	a := v1alpha1.BatchApproval{Spec: v1alpha1.BatchApprovalSpec{Revision: in.revision, Commit: in.commit, Step: in.step}}
 	a.Metadata.Namespace, a.Metadata.Name = in.release.Plan.Namespace, in.release.Plan.Name
-	if content, err = manifest.PutApproval(file, content, a, "", w.Source.Namespace, w.Source.Spec.TargetNamespace); err != nil {
+	if content, err = manifest.PutApproval(file, content, a, "", w.Source.DefaultNamespace()); err != nil {
 		return err
 	}
 	blob, err := w.scratch.WriteBlob(content)
@@ -64,7 +64,7 @@ func (w *attempt) approve(in intent) error {
 		// An approval that does not count says the same. The commit that brings the
 		// content of a file is the one that counts, so the content has to change.
 		again := "Given again on " + time.Now().UTC().Format(time.RFC3339) + "."
-		if content, err = manifest.PutApproval(file, content, a, again, w.Source.Namespace, w.Source.Spec.TargetNamespace); err == nil {
+		if content, err = manifest.PutApproval(file, content, a, again, w.Source.DefaultNamespace()); err == nil {
 			blob, err = w.scratch.WriteBlob(content)
 		}
 	}

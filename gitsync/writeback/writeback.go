@@ -379,8 +379,7 @@ func bringsApproval(h *desired.History, c *object.Commit, in intent) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	approvals, _ := manifest.ReadApprovals(t, h.Reader.Source.Spec.ApprovalsPath(), h.Reader.Source.Namespace,
-		h.Reader.Source.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(t, h.Reader.Source.Spec.ApprovalsPath(), h.Reader.Source.DefaultNamespace())
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return false, err
 	}
@@ -419,7 +418,7 @@ func (w *Input) problem(in intent) *plan.Problem {
 }
 
 func (w *Input) approvals(t *gittree.Tree) ([]plan.Approval, plan.Problems) {
-	approvals, ignored := manifest.ReadApprovals(t, w.Source.Spec.ApprovalsPath(), w.Source.Namespace, w.Source.Spec.TargetNamespace)
+	approvals, ignored := manifest.ReadApprovals(t, w.Source.Spec.ApprovalsPath(), w.Source.DefaultNamespace())
 	return desired.ForReleases(approvals), ignored
 }
 

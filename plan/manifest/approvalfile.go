@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -17,11 +18,11 @@ import (
 // PutApproval returns the content of a file with an approval in it. It takes the place of
 // the one that the same release has there, or comes at the end. All other documents of
 // the file stay as they are. Approvals of the file without a namespace are in
-// defaultNamespace; if targetNamespace is set, all are in that one.
+// defaultNamespace.
 //
 // A note is one line about the approval, and may be empty. An approval that is
 // given again with another note changes the file, so that another commit brings it.
-func PutApproval(file string, content []byte, a v1alpha1.BatchApproval, note, defaultNamespace, targetNamespace string) ([]byte, error) {
+func PutApproval(file string, content []byte, a v1alpha1.BatchApproval, note, defaultNamespace string) ([]byte, error) {
 	text, err := approvalText(file, a, note)
 	if err != nil {
 		return nil, err
@@ -29,7 +30,7 @@ func PutApproval(file string, content []byte, a v1alpha1.BatchApproval, note, de
 	var out bytes.Buffer
 	put := false
 	for _, doc := range documents(content) {
-		if !put && approves(file, doc, a, defaultNamespace, targetNamespace) {
+		if !put && approves(file, doc, a, defaultNamespace) {
 			doc.text, put = text, true
 		}
 		appendDocument(&out, doc)
@@ -54,7 +55,7 @@ func appendDocument(out *bytes.Buffer, doc document) {
 
 // approves reports whether a document is an approval for the BatchRelease that a names.
 // Its revision, commit and step may be others than those of a.
-func approves(file string, doc document, a v1alpha1.BatchApproval, defaultNamespace, targetNamespace string) bool {
+func approves(file string, doc document, a v1alpha1.BatchApproval, defaultNamespace string) bool {
 	v, err := doc.decode()
 	if err != nil {
 		return false
@@ -66,14 +67,7 @@ func approves(file string, doc document, a v1alpha1.BatchApproval, defaultNamesp
 	if commit, _, _ := unstructured.NestedString(objects[0].Object, "spec", "commit"); commit == "" {
 		return false // of a plan
 	}
-	namespace := objects[0].GetNamespace()
-	if namespace == "" {
-		namespace = defaultNamespace
-	}
-	if targetNamespace != "" {
-		namespace = targetNamespace
-	}
-	return namespace == a.Metadata.Namespace && objects[0].GetName() == a.Metadata.Name
+	return cmp.Or(objects[0].GetNamespace(), defaultNamespace) == a.Metadata.Namespace && objects[0].GetName() == a.Metadata.Name
 }
 
 var kindApproval = v1alpha1.GroupVersion.WithKind("BatchApproval").GroupKind()

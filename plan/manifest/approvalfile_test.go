@@ -36,7 +36,7 @@ func TestPutApproval(t *testing.T) {
 	} {
 		a := v1alpha1.BatchApproval{Spec: v1alpha1.BatchApprovalSpec{Revision: "5584f4c7df", Commit: "1234567", Step: 1}}
 		a.Metadata.Namespace, a.Metadata.Name = "shop", "web"
-		got, err := manifest.PutApproval("a.yaml", []byte(c.content), a, "", "shop", "")
+		got, err := manifest.PutApproval("a.yaml", []byte(c.content), a, "", "shop")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,21 +54,21 @@ func TestPutApproval_Note(t *testing.T) {
 	for _, file := range []string{"a.yaml", "a.json"} {
 		var before []byte
 		for _, note := range []string{"", "For the steps 1, 30%, 100%.", "For the steps 1, 40%, 100%."} {
-			content, err := manifest.PutApproval(file, before, a, note, "shop", "")
+			content, err := manifest.PutApproval(file, before, a, note, "shop")
 			if err != nil {
 				t.Fatal(err)
 			}
 			if bytes.Equal(content, before) || !strings.Contains(string(content), note) {
 				t.Errorf("%s with note %q is\n%s", file, note, content)
 			}
-			again, err := manifest.PutApproval(file, content, a, note, "shop", "")
+			again, err := manifest.PutApproval(file, content, a, note, "shop")
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(content), string(again)); diff != "" {
 				t.Errorf("%s with note %q, put again (-want +got):\n%s", file, note, diff)
 			}
-			read, ps := manifest.ReadApprovals(plantest.Tree(t, map[string]string{"approvals/" + file: string(content)}), "approvals", "shop", "")
+			read, ps := manifest.ReadApprovals(plantest.Tree(t, map[string]string{"approvals/" + file: string(content)}), "approvals", "shop")
 			if len(ps) > 0 || len(read) != 1 || read[0].Spec != a.Spec {
 				t.Errorf("%s reads as %+v, %v", file, read, ps)
 			}

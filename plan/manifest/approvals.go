@@ -15,9 +15,8 @@ import (
 
 // ReadApprovals reads the approvals in a folder and below; a folder that is
 // not there has none. A file that is none is a problem and keeps no other from
-// counting. Approvals without a namespace are in defaultNamespace; where
-// targetNamespace is set, all are in that one.
-func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace, targetNamespace string) ([]plan.Approval, plan.Problems) {
+// counting. Approvals without a namespace are in defaultNamespace.
+func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace string) ([]plan.Approval, plan.Problems) {
 	var approvals []plan.Approval
 	var ps plan.Problems
 	unread := func(at string, err error) {
@@ -37,17 +36,14 @@ func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace, targetNamespa
 		ps = append(ps, more...)
 		alone, linked := len(objects) == 1 && len(more) == 0, isLinked(fsys, file)
 		for _, o := range objects {
-			namespace := o.GetNamespace()
-			switch {
-			case targetNamespace != "":
-				o.SetNamespace(targetNamespace)
-			case o.GetNamespace() == "":
+			names := o.GetNamespace() != ""
+			if !names {
 				o.SetNamespace(defaultNamespace)
 			}
 			a, more := plan.DecodeApproval(o)
 			ps = append(ps, more...)
 			if len(more) == 0 {
-				a.Alone, a.Linked, a.Namespace = alone, linked, namespace
+				a.Alone, a.Linked, a.NamesNamespace = alone, linked, names
 				approvals = append(approvals, a)
 			}
 		}

@@ -62,7 +62,7 @@ var readApprovalsRows = []struct {
 func TestReadApprovals(t *testing.T) {
 	for _, tc := range readApprovalsRows {
 		t.Run(tc.reason, func(t *testing.T) {
-			approvals, ps := manifest.ReadApprovals(plantest.Tree(t, tc.files), "approvals", "shop", "")
+			approvals, ps := manifest.ReadApprovals(plantest.Tree(t, tc.files), "approvals", "shop")
 			var got []string
 			for _, a := range approvals {
 				got = append(got, plantest.Summary(&a))
@@ -81,8 +81,8 @@ func TestReadApprovals(t *testing.T) {
 	}
 	approvals, _ := manifest.ReadApprovals(plantest.Tree(t, map[string]string{
 		"a/web.yaml": strings.Replace(plantest.Approval("web", "x", commit, "0"), "{name: web}", "{name: web, namespace: own}", 1),
-	}), "a", "shop", "target")
-	if got := plantest.Summary(&approvals[0]); got != "a/web.yaml target/web x "+commit+" 0" {
-		t.Errorf("the target namespace is that of all: %s", got)
+	}), "a", "shop")
+	if got := plantest.Summary(&approvals[0]); got != "a/web.yaml own/web x "+commit+" 0" {
+		t.Errorf("an approval is for the namespace that it names: %s", got)
 	}
 }

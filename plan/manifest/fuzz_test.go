@@ -20,7 +20,7 @@ func FuzzReadApprovals(f *testing.F) {
 	f.Add("a: &a [*a]\n")
 	f.Add("a: &a [x, x]\nb: &b [*a, *a]\nc: {<<: *b}\n")
 	f.Fuzz(func(t *testing.T, content string) {
-		approvals, ps := manifest.ReadApprovals(plantest.Tree(t, map[string]string{"a/a.yaml": content}), "a", "shop", "")
+		approvals, ps := manifest.ReadApprovals(plantest.Tree(t, map[string]string{"a/a.yaml": content}), "a", "shop")
 		for _, a := range approvals {
 			if a.Spec.Revision == "" || len(a.Spec.Commit) < 7 || a.Spec.Step < 0 || a.Metadata.Name == "" || a.Metadata.Namespace == "" {
 				t.Errorf("a half approval counts: %+v", a)

@@ -185,6 +185,9 @@ const (
 	DefaultTimeout  = 60 * time.Second
 )
 
+// DefaultNamespace is that of what the branch has without a namespace.
+func (gs *GitSource) DefaultNamespace() string { return cmp.Or(gs.Spec.TargetNamespace, gs.Namespace) }
+
 // ApprovalsPath returns the folder of the approval files, from the root of the repository.
 func (s *GitSourceSpec) ApprovalsPath() string {
 	if s.Approvals != nil && s.Approvals.Path != "" {
