@@ -363,3 +363,25 @@ func TestApprovalPushedWithItsImage(t *testing.T) {
 		}
 	}
 }
+
+// A push by force brings back a commit whose release has ended. No approval in Git opens its
+// gates, and both objects say so.
+func TestApprovalOfWhatHasEndedBefore(t *testing.T) {
+	t.Parallel()
+	r := newReplay(t)
+	r.applied(r.force(r.v2))
+	const why = "this release has ended before, so no approval in Git opens step 0"
+	clustertest.Wait(t, "the release to say why", func() error {
+		if st := r.release("web").Status; st.Reason != "WaitingForApproval" || !strings.Contains(st.Message, why) {
+			return fmt.Errorf("%s: %s", st.Reason, st.Message)
+		}
+		return nil
+	})
+	version := r.version()
+	r.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", r.revision, r.v2, "1")})
+	r.says("False ApprovalIgnored")
+	if m := r.inSync().Message; !strings.Contains(m, "has ended before; bring the change by a new commit") {
+		t.Errorf("InSync does not say why: %s", m)
+	}
+	r.isStopped(version)
+}

@@ -208,6 +208,10 @@ func (h *History) unused(ctx context.Context, c *Candidate, approvals []plan.App
 			ps = append(ps, a.Ignored("spec.commit", fact, "approve again: commit a change of the file, such as a comment"))
 			continue
 		}
+		if c.Live != nil && IsUnderWay(c.Live, c.Commit) && c.Live.Status.HasEndedBefore() { // rollout opens no gate by it
+			fact := fmt.Sprintf("the release of commit %s has ended before", plan.ShortCommit(c.Commit))
+			ps = append(ps, a.Ignored("spec.commit", fact, "bring the change by a new commit"))
+		}
 		counted = append(counted, *a)
 	}
 	return counted, ps, nil

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -605,4 +607,10 @@ type ReleaseRecord struct {
 	// +listType=atomic
 	// +optional
 	Analysis []MetricRecord `json:"analysis,omitempty"`
+}
+
+// HasEndedBefore reports whether the release under way has ended once already, so that no
+// approval in Git opens its gates. A commit has one template; a revision's name may change.
+func (s *BatchReleaseStatus) HasEndedBefore() bool {
+	return slices.ContainsFunc(s.EndedReleases, func(ended ReleaseName) bool { return ended.Commit == s.UpdateCommit })
 }

@@ -40,6 +40,9 @@ func (s *Facts) Next() Next {
 	}
 	switch br.Status.Reason {
 	case v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonWaitingForPause:
+		if br.Status.HasEndedBefore() {
+			return Next{"It has ended before, so no approval in Git opens its gates. Bring its change by a new commit.", "", ""}
+		}
 		head := fmt.Sprintf("It goes on when step %d is approved:", br.Status.CurrentStepIndex)
 		if br.Status.Reason == v1alpha1.ReasonWaitingForPause {
 			head = "It goes on by itself. To go on now, approve the step:"

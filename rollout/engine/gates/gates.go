@@ -3,7 +3,6 @@ package gates
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,9 +103,7 @@ func approver(a *v1alpha1.ObservedApproval) string { return cmp.Or(a.ApprovedBy,
 // isSpent reports whether an approval has had its release: that has ended, by now or
 // when the approval stood there already.
 func isSpent(p *position.Position, a *v1alpha1.ObservedApproval) bool {
-	return a.Spent || slices.ContainsFunc(p.Status.EndedReleases, func(ended v1alpha1.ReleaseName) bool {
-		return ended.Commit == p.Status.UpdateCommit // it has one template; a revision's name may change
-	})
+	return a.Spent || p.Status.HasEndedBefore()
 }
 
 // StepsUnchanged reports whether the plan's steps, up to the one that the gate leads to,
@@ -176,6 +173,10 @@ func pauseOf(p *position.Position) *v1alpha1.Pause {
 // unapproved: the step waits for an approval.
 func unapproved(p *position.Position) *Gate {
 	step, next := int(p.Status.CurrentStepIndex), beyondGate(p)
+	if p.Status.HasEndedBefore() && p.Status.RequestedApproval == nil {
+		return &Gate{Reason: v1alpha1.ReasonWaitingForApproval, Message: fmt.Sprintf("%s; this release has ended before, so no approval in Git "+
+			"opens step %d: bring the change by a new commit", p.Progress(), step)}
+	}
 	if a := p.Status.Approval; a != nil && Approves(p, &a.Approval) && a.Step >= p.Status.CurrentStepIndex {
 		why := "the approval was given for other steps; give it again"
 		if isSpent(p, a) {
