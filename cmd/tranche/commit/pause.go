@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/planfile"
 	"github.com/tranche-dev/tranche/cmd/tranche/yamlnode"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 func NewPause() *cobra.Command {
@@ -27,7 +28,8 @@ opens until it is resumed. Comments and formatting of the file stay.
 
 If the plan's file governs more, such as a base that several overlays take, the
 command names it and asks. --overlay pauses the release of this source alone, by a
-patch in the kustomization of its path; --base edits the file, for all of them.`)
+patch in the kustomization of its path; --base edits the file, for all of them. If another
+source has that kustomization, too, --overlay is refused.`)
 }
 
 func NewResume() *cobra.Command {
@@ -96,7 +98,13 @@ func (st *commitCommand) pause(paused, overlay, base bool) error {
 		}
 		return nil
 	}
-	return st.commit(p.change, check)
+	if err := st.commit(p.change, check); err != nil {
+		return err
+	}
+	if !paused && cli.ProblemLines([]v1alpha1.GitSource{*st.source}) != "" {
+		st.say("The branch has a problem, so the release stays paused until that is corrected.\n")
+	}
+	return nil
 }
 
 // change writes spec.paused to where it governs no more than was asked for.

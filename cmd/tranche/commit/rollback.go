@@ -38,8 +38,8 @@ commit in the clone of the source's repository in the current folder. It renders
 result. If that has another pod template than before the release, nothing is changed.
 Other changes to the same files are kept.
 
-If the commit released other Deployments as well, those stay: only lines are reverted that
-move nothing else. That counts for the other GitSources of the branch, too. If you may not
+If the commit released other Deployments as well, with or without a plan, those stay: only
+lines are reverted that move nothing else. That counts for the other GitSources of the branch, too. If you may not
 list them, the command says so. If the same lines released them, the command names them and asks. --yes
 does not answer that, --with does. If git has a conflict, the release's own change is
 reverted as the controller does it: by lines, in the files that are rendered. If Git has
