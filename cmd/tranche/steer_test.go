@@ -227,7 +227,9 @@ func TestApproveSigned(t *testing.T) {
 	s.says(0, "status web", "tranche approve web -n "+s.ns+" --sign --push", "git commit -S -m")
 	s.says(1, "approve web --direct --yes", "only signed approvals count")
 
-	s.says(0, "approve web --yes --push", "Pushed to main")
+	s.says(1, "approve web --yes --push", "takes only signed approvals; give --sign as well")
+	s.says(0, "approve web --yes", "To let it count: git push")
+	s.run(s.clone, "git", "push", "--quiet", "origin", "main")
 	unsigned := s.run(s.clone, "git", "rev-parse", "HEAD")
 	s.ignored(unsigned, "it is not signed")
 	s.says(0, "approve web --yes --sign --push", "approvals/web.yaml will be, as a whole", "commit: \""+br.Spec.Commit+"\"", "Pushed to main")
