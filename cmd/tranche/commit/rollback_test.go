@@ -227,15 +227,7 @@ spec:
 // A commit released two Deployments. The other one stays if the files allow it. If the
 // same line released both, nothing is changed unless that is asked for.
 func TestRollback_OfTwo(t *testing.T) {
-	const api = `apiVersion: apps/v1
-kind: Deployment
-metadata: {name: api}
-spec:
-  selector: {matchLabels: {app: api}}
-  template:
-    metadata: {labels: {app: api}}
-    spec: {containers: [{name: api, image: "registry.example.org/api:v1"}]}
----
+	const api = unplanned + `---
 apiVersion: tranche.dev/v1alpha1
 kind: BatchRelease
 metadata: {name: api}
@@ -246,9 +238,7 @@ spec:
 	lines := func(web, api string) string {
 		return "resources: [deployment.yaml, release.yaml, api.yaml]\nimages:\n- name: registry.example.org/web\n  newTag: " + web + "\n- name: registry.example.org/api\n  newTag: " + api + "\n"
 	}
-	line := func(tag string) string {
-		return "resources: [deployment.yaml, release.yaml, api.yaml]\nimages: [{name: registry.example.org/web, newTag: " + tag + "}, {name: registry.example.org/api, newTag: " + tag + "}]\n"
-	}
+	line := tags
 	for _, tc := range []struct {
 		why           string
 		before, after string
