@@ -9,16 +9,7 @@ import (
 )
 
 // invalidPlan is that of another Deployment, whose steps go down.
-const invalidPlan = `apiVersion: apps/v1
-kind: Deployment
-metadata: {name: api}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: api}}
-  template:
-    metadata: {labels: {app: api}}
-    spec: {containers: [{name: api, image: registry.example.org/api:v1}]}
----
+const invalidPlan = unplanned + `---
 apiVersion: tranche.dev/v1alpha1
 kind: BatchRelease
 metadata: {name: api}
