@@ -18,9 +18,14 @@ import (
 // rewindPeriod is the time between two reads of the API server's resourceVersion.
 const rewindPeriod = 2 * time.Second
 
+// longestOutage is how long the reads may fail. After a longer outage, a restored API server
+// may have a newer resourceVersion than before already.
+const longestOutage = 30 * time.Second
+
 // rewind notices that the API server's resourceVersion has gone backwards, as after a
 // restore of etcd. The caches of this process then have objects that never were, and watches
-// do not correct them. So the process has to end, and nothing is written before.
+// do not correct them. So the process has to end, and nothing is written before. It ends, too, after
+// an outage of longestOutage.
 //
 // The API server stops for a restore. From the first request without an answer, nothing is
 // written until its resourceVersion has been read again. Writes wait for that.
@@ -28,14 +33,16 @@ type rewind struct {
 	// read returns the present resourceVersion. It is no client that guard guards.
 	read func(context.Context) (string, error)
 
-	mu      sync.Mutex
-	newest  string
-	failed  error         // why read has to be called before the next write
-	doubts  int           // how often suspect has been called
-	looked  chan struct{} // closed once read was called after a doubt; nil: there is none
-	because error         // how the resourceVersion went backwards
-	wake    chan struct{} // has an element while read is to be called at once
-	lost    chan struct{} // closed with because
+	mu       sync.Mutex
+	newest   string
+	answered time.Time     // when newest was asked for
+	outage   bool          // the last read failed
+	failed   error         // why read has to be called before the next write
+	doubts   int           // how often suspect has been called
+	looked   chan struct{} // closed once read was called after a doubt; nil: there is none
+	because  error         // why the process has to end
+	wake     chan struct{} // has an element while read is to be called at once
+	lost     chan struct{} // closed with because
 }
 
 // newRewind makes one that reads with the rights of a configuration that has no guard yet.
@@ -59,13 +66,14 @@ func newRewind(config *rest.Config) (*rewind, error) {
 // check reads the resourceVersion and compares it with the newest one that was read before.
 func (r *rewind) check(ctx context.Context) {
 	r.mu.Lock()
-	newest, doubts := r.newest, r.doubts
+	doubts, asked := r.doubts, time.Now()
 	r.mu.Unlock()
 	now, err := r.read(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
 		r.failed = err
+		r.outage = true
 		r.settle()
 		return
 	}
@@ -73,15 +81,28 @@ func (r *rewind) check(ctx context.Context) {
 		r.failed = nil
 		defer r.settle()
 	}
-	if newest != "" {
-		order, err := resourceversion.CompareResourceVersion(now, newest)
-		if err == nil && order < 0 && r.because == nil {
-			r.because = fmt.Errorf("the API server's resourceVersion went back from %s to %s, as after a restore of etcd; "+
-				"the caches have objects that never were, and the process ends to read them again", newest, now)
-			close(r.lost)
-		}
+	if because := r.restored(now, asked); because != nil && r.because == nil {
+		r.because = because
+		close(r.lost)
 	}
-	r.newest = now
+	r.newest, r.answered, r.outage = now, asked, false
+}
+
+// restored returns why etcd may have been restored since the last answer; nil: it was not.
+func (r *rewind) restored(now string, asked time.Time) error {
+	if r.newest == "" {
+		return nil
+	}
+	order, err := resourceversion.CompareResourceVersion(now, r.newest)
+	switch away := asked.Sub(r.answered); {
+	case err == nil && order < 0:
+		return fmt.Errorf("the API server's resourceVersion went back from %s to %s, as after a restore of etcd; "+
+			"the caches have objects that never were, and the process ends to read them again", r.newest, now)
+	case r.outage && away >= longestOutage:
+		return fmt.Errorf("the API server had not answered for %s, and etcd may have been restored meanwhile; "+
+			"the process ends to read all objects again", away.Round(time.Second))
+	}
+	return nil
 }
 
 // settle ends the wait of writes for a check.

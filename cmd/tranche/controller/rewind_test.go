@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // scripted answers reads of the resourceVersion, one after the other. An empty answer is an
@@ -60,6 +61,38 @@ func TestRewind_Check(t *testing.T) {
 			if err := r.mayWrite(); (err == nil) != tc.writes || r.isLost() != tc.lost {
 				t.Errorf("it may write: %v; it is lost: %t", err, r.isLost())
 			}
+		})
+	}
+}
+
+// An outage may hide a restore of etcd, if it is longer than that of a short restart.
+func TestRewind_Outage(t *testing.T) {
+	for _, tc := range []struct {
+		reason, answers string
+		lost            bool
+	}{
+		{"it never answered before", strings.Repeat("- ", 60) + "8", false},
+		{"no outage", strings.Repeat("8 ", 60), false},
+		{"a short restart", "7 " + strings.Repeat("- ", 10) + "8", false},
+		{"an outage of a minute", "7 " + strings.Repeat("- ", 29) + "8", true},
+		{"an outage that has not ended", "7 " + strings.Repeat("- ", 29), false},
+		{"short restarts", strings.Repeat("7 "+strings.Repeat("- ", 10), 5), false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var answers []string
+				for _, a := range strings.Fields(tc.answers) {
+					answers = append(answers, strings.TrimPrefix(a, "-"))
+				}
+				r := scripted(answers...)
+				for range answers {
+					r.check(t.Context())
+					time.Sleep(rewindPeriod)
+				}
+				if r.isLost() != tc.lost {
+					t.Errorf("it is lost: %t", r.isLost())
+				}
+			})
 		})
 	}
 }
