@@ -107,7 +107,7 @@ type Mirror struct {
 	generation int
 	seen       advertised
 	refused    map[string]rejectedTip // by branch, or reference of a tag
-	order      gitobject.Precedence   // of pinned commits
+	order      gitobject.Precedence   // of pinned commits, and of tips that go back
 	pinned     map[string]bool        // tags that were pinned
 }
 
@@ -230,23 +230,60 @@ func (m *Mirror) branchSince(ctx context.Context, r gitserver.Remote, branch str
 // maxHungUp is how often a server may be too fast in one look.
 const maxHungUp = 3
 
+// timesBack is how often a server has to answer with an ancestor of the branch's tip, backPeriod
+// apart, before the branch goes back. One of several servers behind an address may lag behind.
+const (
+	timesBack  = 3
+	backPeriod = 2 * time.Second
+)
+
 // ask asks the server for the branch's tip and brings it, if it is new.
 func (m *Mirror) ask(ctx context.Context, r gitserver.Remote, branch string) (*Snapshot, error) {
-	asked := time.Now()
-	s, err := gitserver.Connect(ctx, r)
-	if err != nil {
-		return nil, err
+	for times := 1; ; times++ {
+		asked := time.Now()
+		s, err := gitserver.Connect(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		m.seen = advertised{asked: asked, identity: r.Access.Identity, tips: gitserver.Branches(s), tags: tags(s)}
+		tip, err := s.Tip(branch)
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+		if times == timesBack || !m.asksAgain(ctx, r, branch, tip) {
+			defer s.Close()
+			return m.bringTip(ctx, r, s, branch, tip)
+		}
+		s.Close()
+		select {
+		case <-time.After(backPeriod):
+		case <-ctx.Done():
+			return nil, r.Problem(ctx.Err())
+		}
 	}
-	defer s.Close()
-	m.seen = advertised{asked: asked, identity: r.Access.Identity, tips: gitserver.Branches(s), tags: tags(s)}
-	tip, err := s.Tip(branch)
-	if err != nil {
-		return nil, err
+}
+
+// asksAgain reports whether a tip goes back, and there is time to ask for it again.
+func (m *Mirror) asksAgain(ctx context.Context, r gitserver.Remote, branch string, tip plumbing.Hash) bool {
+	if until, ok := ctx.Deadline(); r.URL.Scheme == "file" || ok && time.Until(until) < 2*backPeriod {
+		return false
 	}
+	store, last := m.current.store(), m.current.tip(branch)
+	if tip == last || store.HasEncodedObject(tip) != nil {
+		return false
+	}
+	back, err := m.order.PrecedesItself(ctx, store, tip, last)
+	return err == nil && back
+}
+
+// bringTip brings a branch's tip that a server has answered with, if it is new.
+func (m *Mirror) bringTip(ctx context.Context, r gitserver.Remote, s *gitserver.Session, branch string, tip plumbing.Hash,
+) (*Snapshot, error) {
 	if m.current.tip(branch) == tip && m.current.store().HasEncodedObject(tip) == nil {
 		return m.current.snapshot(tip), nil
 	}
-	if f, ok := m.refused[branch]; ok && f.tip == tip && (f.until.IsZero() || asked.Before(f.until)) {
+	if f, ok := m.refused[branch]; ok && f.tip == tip && (f.until.IsZero() || time.Now().Before(f.until)) {
 		return nil, f.err
 	}
 	defer m.measure()

@@ -147,6 +147,42 @@ func TestMirrorNoticesForcePush(t *testing.T) {
 	}
 }
 
+// One of the servers behind an address lags behind. Its answers do not take the branch back, and
+// those of all of them do.
+func TestMirrorOfServersThatLag(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewRepo(t)
+	first := repo.CommitAndPush(map[string]string{"a": "1"})
+	gittest.Git(t, filepath.Dir(repo.Bare), "clone", "-q", "--bare", repo.Bare, "older.git")
+	second := repo.CommitAndPush(map[string]string{"a": "2"})
+	var older, asked atomic.Int32
+	server := gittest.Serve(t, filepath.Dir(repo.Bare), gittest.ServeOptions{Wrap: func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && asked.Add(1) <= older.Load() {
+				r.URL.Path = strings.Replace(r.URL.Path, "repo.git", "older.git", 1)
+			}
+			h.ServeHTTP(w, r)
+		})
+	}})
+	ms, r := NewCache(t.TempDir()), remoteFor(t, server.URL+"/repo.git", nil)
+	for _, tt := range []struct {
+		older, asked int32
+		tip, after   string
+	}{
+		{0, 1, second, "before"},
+		{1, 2, second, "one answer of an older server"},
+		{2, 3, second, "two answers of an older server"},
+		{100, 3, first, "a push by force"},
+		{0, 1, second, "a push"},
+	} {
+		asked.Store(0)
+		older.Store(tt.older)
+		if s := mustLook(t, ms, r, "main"); s.Commit.String() != tt.tip || asked.Load() != tt.asked {
+			t.Errorf("after %s, the branch is at %s, and the server was asked %d times", tt.after, s.Commit, asked.Load())
+		}
+	}
+}
+
 func TestMirrorFollowsManyBranches(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(map[string]string{"a": "main"})
