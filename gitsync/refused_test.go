@@ -150,7 +150,7 @@ func TestGatesBesideARefusedDeployment(t *testing.T) {
 		{"with a slower Deployment", map[string]string{file: good, "deploy/web.yaml": web("v2", "  replicas: 2\n", "  replicas: 2\n  minReadySeconds: 5\n")}, true},
 		{"with another image", map[string]string{file: good, "deploy/web.yaml": web("v3")}, true},
 		{"in a plan that is paused", map[string]string{file: good, "deploy/plan.yaml": strings.Replace(webPlan, "spec:\n", "spec:\n  paused: true\n", 1)}, false},
-		{"in a plan that is paused no longer", map[string]string{file: good}, true},
+		{"in a plan that is paused no longer, with another image", map[string]string{file: good, "deploy/web.yaml": web("v3")}, true},
 	} {
 		s.repo.Git("checkout", "-q", "-B", "main", applied)
 		s.repo.Commit(and(apiOf("v2", true), "deploy/settings.yaml", configMap("settings", "two")))
@@ -174,6 +174,28 @@ func TestGatesBesideARefusedDeployment(t *testing.T) {
 		t.Error("a pause does not count")
 	}
 	s.runs("web", map[string]int32{"v1": 1, "v2": 1})
+}
+
+// A release that a refused commit has paused goes on by one that resumes it, and goes back
+// by one that also reverts it.
+func TestResumedBesideARefusedDeployment(t *testing.T) {
+	t.Parallel()
+	for name, image := range map[string]string{"goes on": "v2", "goes back": "v1"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newRefused(t)
+			applied, release := s.gs().Status.AppliedCommit, s.release("web")
+			tip := s.push(and(apiOf("v2", true), "deploy/settings.yaml", configMap("settings", "two"),
+				"deploy/plan.yaml", strings.Replace(webPlan, "spec:\n", "spec:\n  paused: true\n", 1),
+				"deploy/approvals/web.yaml", approvalOf("web", release.Status.UpdateRevision, release.Spec.Commit, "0")))
+			s.apiRefused(tip, applied)
+			s.isAt("web", "ReleasePaused", 0)
+			s.runs("web", map[string]int32{"v1": 1, "v2": 1})
+			tip = s.push(map[string]string{"deploy/plan.yaml": webPlan, "deploy/web.yaml": web(image)})
+			s.runs("web", map[string]int32{image: 2})
+			s.apiRefused(tip, applied)
+		})
+	}
 }
 
 // A revert counts, in the middle of a release and after it, and the branch is left alone.

@@ -17,7 +17,6 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/planfile"
 	"github.com/tranche-dev/tranche/cmd/tranche/yamlnode"
 	"github.com/tranche-dev/tranche/plan"
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 func NewPause() *cobra.Command {
@@ -98,13 +97,7 @@ func (st *commitCommand) pause(paused, overlay, base bool) error {
 		}
 		return nil
 	}
-	if err := st.commit(p.change, check); err != nil {
-		return err
-	}
-	if !paused && cli.ProblemLines([]v1alpha1.GitSource{*st.source}) != "" {
-		st.say("The branch has a problem, so the release stays paused until that is corrected.\n")
-	}
-	return nil
+	return st.commit(p.change, check)
 }
 
 // change writes spec.paused to where it governs no more than was asked for.

@@ -33,7 +33,8 @@ import (
 //     another gate than the one that its author saw.
 //   - the template, if it is that of the stable revision: a rollback. It goes by the
 //     rollback steps of the plan in the cluster.
-//   - spec.paused, if it is true. It can only keep a release from moving.
+//   - spec.paused, if it is true: it can only keep a release from moving. If it is false, it counts
+//     where an approval or a template counts. Else a paused release could not go back.
 //
 // All other fields of the BatchRelease stay as they are, so nothing begins that needs
 // the rest of the commit. Besides, what was deleted or changed of the last commit that
@@ -87,8 +88,7 @@ func (m *move) decide(ctx context.Context) (waits bool, err error) {
 	}
 	next := now.DeepCopy()
 	next.ReviewApprovals, next.RequireSignedApprovals = then.ReviewApprovals, then.RequireSignedApprovals
-	next.Paused = then.Paused || m.ownsPaused()
-	waits = next.Paused && !then.Paused
+	next.Paused = then.Paused
 	switch {
 	case m.back:
 		next.Template, next.Commit = then.Template.DeepCopy(), then.Commit
@@ -96,6 +96,7 @@ func (m *move) decide(ctx context.Context) (waits bool, err error) {
 	case m.isSame() && m.sameTerms(deployment):
 		next.Approval = then.Approval.DeepCopy()
 	default:
+		next.Paused = then.Paused || m.ownsPaused()
 		waits = true
 	}
 	m.setNext(next)
