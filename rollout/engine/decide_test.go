@@ -450,6 +450,8 @@ func TestGates_Message(t *testing.T) {
 		{"the next step", 0, []string{"20%", "50%", "100%"}, nil, 3, "2 of 10 pods run %s; approve step 0 to go on to 5", 5},
 		{"the last step", 1, []string{"20%", "50%", "100%"}, nil, 3, "5 of 10 pods run %s; approve step 1 to go on to 10", 10},
 		{"the present step was raised", 0, []string{"20%", "100%"}, []string{"80%", "100%"}, 3, "2 of 10 pods run %s; approve step 0 to go on to 8, and then to 10", 10},
+		{"it was raised to all, without surge", 0, []string{"20%", "100%"}, []string{"10", "10", "100%"}, 0,
+			"2 of 10 pods run %s; approve step 0 to go on to 9", 9},
 		{"all steps but the last were lowered", 0, []string{"50%", "100%"}, []string{"1", "2", "100%"}, 3, "5 of 10 pods run %s; approve step 0 to go on to 2, fewer than run it now", 2},
 		{"the next step has as many", 0, []string{"50%", "100%"}, []string{"1", "5", "100%"}, 3, "5 of 10 pods run %s; approve step 0 to go on to 5", 5},
 		{"without surge one other pod stays before the last step", 0, []string{"20%", "10", "100%"}, nil, 0, "2 of 10 pods run %s; approve step 0 to go on to 9", 9},

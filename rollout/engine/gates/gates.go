@@ -208,7 +208,9 @@ func beyondGate(p *position.Position) string {
 		says += ", fewer than run it now"
 	}
 	if p.Capped() && step < len(p.Steps())-1 {
-		says += fmt.Sprintf(", and then to %d", opensTo(p, step+1))
+		if then := opensTo(p, step+1); then != goal {
+			says += fmt.Sprintf(", and then to %d", then)
+		}
 	}
 	return says
 }
