@@ -9,7 +9,7 @@ import (
 
 // AuthorOf is a commit's author as people write it.
 func AuthorOf(c *object.Commit) string {
-	return Person(c.Author.Name + " <" + c.Author.Email + ">")
+	return Person(strings.TrimSpace(c.Author.Name + " <" + c.Author.Email + ">"))
 }
 
 // Person returns the name of a person as a BatchRelease can have it: printable, and not longer.
