@@ -320,7 +320,7 @@ func (r *reconciler) decide(ctx context.Context, o engine.Observed) (engine.Obse
 		reason string
 	}{
 		{r.tryHandBack, v1alpha1.ReasonHandBackRefused},
-		{r.tryReplicaSets, v1alpha1.ReasonWriteRefused},
+		{r.tryHold, v1alpha1.ReasonWriteRefused},
 		{r.tryHandBack, v1alpha1.ReasonHandBackRefused},
 	} {
 		if i == 2 && !again {

@@ -34,17 +34,18 @@ func TestReleaseRequests(t *testing.T) {
 		c := costs{
 			steps: steps,
 			writes: map[string]int{
-				tries:                        3, // the template, the template that comes back, the hand-back
-				"POST replicasets dry run":   1,
-				"PATCH replicasets dry run":  1,
-				"PATCH deployments":          2, // the hold and the hand-back
-				"POST replicasets":           1,
-				"PATCH replicasets":          3, // the size of the new one and of the old one, and the annotations
-				"POST controllerrevisions":   1,
-				"PATCH controllerrevisions":  1,
-				"DELETE controllerrevisions": 1,
-				statuses:                     4 + gates, // begun, upgrading, handing back, completed
-				reads:                        2,         // before the last size and the hand-back
+				tries:                              3, // the template, the template that comes back, the hand-back
+				"POST replicasets dry run":         1,
+				"POST controllerrevisions dry run": 1,
+				"PATCH replicasets dry run":        1,
+				"PATCH deployments":                2, // the hold and the hand-back
+				"POST replicasets":                 1,
+				"PATCH replicasets":                3, // the size of the new one and of the old one, and the annotations
+				"POST controllerrevisions":         1,
+				"PATCH controllerrevisions":        1,
+				"DELETE controllerrevisions":       1,
+				statuses:                           4 + gates, // begun, upgrading, handing back, completed
+				reads:                              2,         // before the last size and the hand-back
 			},
 			repeated: map[string]int{statuses: 2, reads: 2, tries: 1},
 			events:   map[string]int{"ReleaseStarted": 1, "Held": 1, "ScalingReplicaSet": 2, "HandedBack": 1, "ReleaseCompleted": 1},

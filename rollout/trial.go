@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,11 +14,13 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/records"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/failures"
@@ -96,15 +99,13 @@ func withoutHash(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	return c
 }
 
-// tryReplicaSets has the API server try the writes of ReplicaSets that follow a hold, as
-// dry runs and as the account that writes. They are the creation or a resize of the
-// update revision's, and a resize of the stable one's. It returns as refused what the API
-// server would refuse or change, a resize rather than the creation, and any other problem
-// as err. If another ReplicaSet has the name of the new one, it counts the collision.
+// tryHold has the API server try the writes that follow a hold, as dry runs: the record of the
+// update revision, and those of ReplicaSets. It returns as refused what the API server would
+// refuse or change, and any other problem as err.
 //
 // It asks nothing without a hold among the actions. If a hold is only put back, it asks
 // nothing either: the native controller would not be kept off while it asked.
-func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d engine.Decision) (why, err error) {
+func (r *reconciler) tryHold(ctx context.Context, o engine.Observed, d engine.Decision) (why, err error) {
 	hold, ok := holdOf(d.Actions)
 	if !ok {
 		return nil, nil
@@ -113,7 +114,18 @@ func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d en
 	if held && (plan.EqualTemplate(hold.Template, &o.Deployment.Spec.Template) || !engine.Held(o.Deployment)) {
 		return nil, nil
 	}
-	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), d: o.Deployment}
+	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment, selector: r.selector}
+	if why, err := a.tryRecord(ctx, d.Actions); why != nil || err != nil {
+		return why, err
+	}
+	return a.tryReplicaSets(ctx, o)
+}
+
+// tryReplicaSets tries the writes of ReplicaSets that follow a hold, as the account that
+// writes. They are the creation or a resize of the update revision's, and a resize of the
+// stable one's. A resize is returned as refused rather than the creation. If another
+// ReplicaSet has the name of the new one, it counts the collision.
+func (a *actor) tryReplicaSets(ctx context.Context, o engine.Observed) (why, err error) {
 	var creation error
 	for _, rs := range engine.Moves(o) {
 		err := a.try(rs)
@@ -137,6 +149,33 @@ func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d en
 		}
 	}
 	return creation, nil
+}
+
+// tryRecord makes the record that follows a hold as a dry run, if it is not there yet. A hold
+// whose revision cannot be recorded would last, and no pod could follow.
+func (a *actor) tryRecord(ctx context.Context, actions []engine.Action) (refused, err error) {
+	i := slices.IndexFunc(actions, func(action engine.Action) bool {
+		r, ok := action.(engine.Remember)
+		return ok && r.Written && r.Record.Name == ""
+	})
+	if i < 0 {
+		return nil, nil
+	}
+	record, err := newRecord(a.d, a.br, actions[i].(engine.Remember).Record) //nolint:forcetypeassert // it was just found
+	if err != nil {
+		return nil, err
+	}
+	records.Mark(record, a.selector, a.br.Labels)
+	err = a.Create(ctx, record, fieldOwner, client.DryRunAll, client.DisableReadYourWritesConsistency)
+	switch {
+	case err == nil, apierrors.IsAlreadyExists(err), failures.NoDryRun(err):
+		return nil, nil
+	}
+	err = fmt.Errorf("dry run of ControllerRevision %s/%s, which would record the release: %w", record.Namespace, record.Name, err)
+	if failures.Refused(err) {
+		return &failures.CreationRefused{Err: err}, nil
+	}
+	return nil, err
 }
 
 // growths remembers the releases whose update revision might not grow.

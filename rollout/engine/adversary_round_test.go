@@ -245,6 +245,8 @@ func (c *cluster) fail(o *engine.Observed, err error) {
 		tellAltered(c, o)
 	case errors.Is(err, errCapped):
 		resizeRest(c, o)
+	case errors.Is(err, errUnrecorded):
+		tellRefused(c, o, err)
 	default:
 		c.wake = c.now.Add(100 * time.Millisecond)
 	}
@@ -435,6 +437,13 @@ func (c *cluster) remember(o *engine.Observed, a engine.Remember) error {
 		c.records = slices.Clone(c.records)
 		c.records[i] = r
 		return nil
+	}
+	return addRecord(c, o, r)
+}
+
+func addRecord(c *cluster, o *engine.Observed, r engine.Record) error {
+	if c.noRecords {
+		return errUnrecorded
 	}
 	r.ResourceVersion = c.nextVersion()
 	c.owners[r.ResourceVersion] = o.Deployment.UID + "/" + o.Release.UID

@@ -56,6 +56,7 @@ type cluster struct {
 	fates   [versions + 1]fate // of new pods, by version; the last for edited ones
 	serial  int                // for names and UIDs
 
+	noRecords bool // no record can be made
 	capped    int  // the version whose ReplicaSets a policy does not let grow; 0: none
 	badBounds bool // Git brings bounds that the API server refuses
 	halted    bool // a person has paused the native Deployment

@@ -74,6 +74,9 @@ func changeWider(c *cluster, verb string, args []string, number func(int) int) b
 		c.oracle.gate = waitedAt{}
 	}
 	switch verb {
+	case "norecords", "records":
+		c.noRecords = verb == "norecords"
+		return true
 	case "cap":
 		return changeCap(c, number(0))
 	case "bounds":

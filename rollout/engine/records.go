@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/rollout/engine/action"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
@@ -51,7 +52,12 @@ func forgetOld(d *draft, old []Record, kept int) {
 	}
 }
 
+// recordGoal puts the goal on record. Pods above its step go before: the record may be refused
+// for long, and the native controller may have brought them up meanwhile (H4).
 func recordGoal(d *draft) {
+	if target, _ := d.Target(int(d.Status.CurrentStepIndex)); d.Seen() && facts.Size(d.Goal.ReplicaSet) > target {
+		moveSizes(d, d.Split(), action.Why(position.Purpose(&d.Position)))
+	}
 	d.do(Remember{Why: "it is under release", Record: d.RecordOf(d.Goal, 0)})
 }
 

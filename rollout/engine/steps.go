@@ -40,7 +40,7 @@ func decideInitial(d *draft) {
 		enterEdited(d)
 	case d.Spec.Paused:
 		awaitResumption(d)
-	case unrecorded(&d.Course):
+	case unrecorded(&d.Course) && !d.Parked():
 		recordGoal(d)
 	case d.Parked() || inHold(&d.Course) && d.Seen():
 		d.Status.Phase = v1alpha1.PhaseRollingUpdate

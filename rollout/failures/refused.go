@@ -21,8 +21,8 @@ func NoDryRun(err error) bool {
 	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
 }
 
-// CreationRefused says that the API server does not let a ReplicaSet be made. Those
-// that are there may be resized.
+// CreationRefused says that the API server does not let a ReplicaSet be made, or the record of
+// its release. ReplicaSets that are there may be resized.
 type CreationRefused struct{ Err error }
 
 func (e *CreationRefused) Error() string { return e.Err.Error() }
