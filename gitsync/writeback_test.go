@@ -851,6 +851,39 @@ func TestReviewOfAnApprovalForOtherSteps(t *testing.T) {
 	s.says("True InSync")
 }
 
+// A gate that was opened in the cluster led to 2 pods. Git could not have it before a
+// commit raises that step. The approval is none of the step that the branch has by now.
+func TestWriteBackApproval_OtherSteps(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, andRollout)
+	s.applied2(s.push(map[string]string{"deploy/web.yaml": four("v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")}), writesBack)
+	s.isAt("web", "ReleaseCompleted", 2)
+	r := s.recordSizes("v2")
+	s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": four("v2")}, "web: v2")
+	s.isAt("web", "WaitingForApproval", 0)
+	remove := s.hook("pre-receive", `while read -r _ new _; do test "$(git log -1 --format=%an "$new")" != tranche || exit 1; done`)
+	s.approve("web")
+	s.isAt("web", "WaitingForApproval", 1)
+	s.differs("PushRejected")
+	raised := s.repo.CommitAndPush(map[string]string{"deploy/release.yaml": planOf("web", "1", "3", "100%")}, "web: 3 pods")
+	s.applied(raised)
+	s.isAt("web", "WaitingForApproval", 0)
+	remove()
+	for range 3 {
+		s.lookNow()
+	}
+	s.isAt("web", "WaitingForApproval", 0)
+	s.runs("web", map[string]int32{"v1": 2, "v2": 2})
+	r.atMost(2)
+	if tip := s.inBare("rev-parse", "main"); tip != raised {
+		t.Errorf("it is committed: %q", s.subjects("main"))
+	}
+	s.says("True InSync")
+	s.approve("web")
+	s.isAt("web", "WaitingForApproval", 1)
+	s.runs("web", map[string]int32{"v1": 1, "v2": 3})
+}
+
 // applyNext pushes a plan and waits until it is applied.
 func (s *env) applyNext(start func(), plan string) {
 	s.Helper()

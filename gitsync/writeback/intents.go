@@ -83,7 +83,8 @@ func measured(s *v1alpha1.BatchReleaseStatus) []v1alpha1.MetricRecord {
 }
 
 // approved is about the release under way, or the one that has just come to its end.
-// Only then the approval of its last gate may be seen.
+// Only then the approval of its last gate may be seen. An approval counts for the steps that
+// the plan had in the cluster. The commit would be one for those that the branch has by now.
 func approved(r *plan.Release, br *v1alpha1.BatchRelease) (intent, bool) {
 	s := &br.Status
 	in := intent{release: r, live: br, revision: s.UpdateRevision, commit: s.UpdateCommit, step: -1}
@@ -95,14 +96,26 @@ func approved(r *plan.Release, br *v1alpha1.BatchRelease) (intent, bool) {
 		return intent{}, false
 	}
 	for _, a := range given {
-		if a.By == v1alpha1.ApprovedByCluster {
+		if a.By == v1alpha1.ApprovedByCluster && sameSteps(r, br, a.Step, a.Steps) {
 			in.step = max(in.step, a.Step)
 		}
 	}
-	if r := s.RequestedApproval; r != nil && s.Phase != v1alpha1.PhaseCompleted {
-		in.step, in.waits = r.Step, true // no gate after that one is open, whatever was approved before an edit
+	if a := s.RequestedApproval; a != nil && s.Phase != v1alpha1.PhaseCompleted {
+		in.step, in.waits = a.Step, true // no gate after that one is open, whatever was approved before an edit
+		if !sameSteps(r, br, a.Step, nil) {
+			return intent{}, false
+		}
 	}
 	return in, in.step >= 0
+}
+
+// sameSteps reports whether the branch has the steps that were approved in the cluster. If
+// those are not known, they are the ones of the status.
+func sameSteps(r *plan.Release, br *v1alpha1.BatchRelease, step int32, approved []intstr.IntOrString) bool {
+	if len(approved) == 0 {
+		approved = br.Status.Steps
+	}
+	return plan.ChangedStep(approved, step, r.Plan.Spec.Strategy.Steps) < 0
 }
 
 // covers reports whether an approval in Git is for the release of the intent, and

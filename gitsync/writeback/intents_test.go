@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
@@ -18,11 +19,63 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
+func sizesOf(replicas ...int32) (sizes []intstr.IntOrString) {
+	for _, n := range replicas {
+		sizes = append(sizes, intstr.FromInt32(n))
+	}
+	return sizes
+}
+
+func stepsOf(replicas ...int32) (steps []v1alpha1.Step) {
+	for _, n := range sizesOf(replicas...) {
+		steps = append(steps, v1alpha1.Step{Replicas: n})
+	}
+	return steps
+}
+
+// An approval given in the cluster says nothing of steps that the branch has by now.
+func TestIntents_OtherSteps(t *testing.T) {
+	given := func(step int32, replicas ...int32) v1alpha1.StepApproval {
+		return v1alpha1.StepApproval{Step: step, By: "cluster", Steps: sizesOf(replicas...)}
+	}
+	for _, c := range []struct {
+		because   string
+		approvals []v1alpha1.StepApproval
+		requested bool
+		branch    []v1alpha1.Step
+		want      int32 // the step whose approval is committed; -1: none
+	}{
+		{"the branch has those steps", []v1alpha1.StepApproval{given(0, 1, 2)}, false, stepsOf(1, 2, 8), 0},
+		{"the branch has raised a later step", []v1alpha1.StepApproval{given(0, 1, 2)}, false, stepsOf(1, 2, 6, 8), 0},
+		{"the branch has raised what the gate led to", []v1alpha1.StepApproval{given(0, 1, 2)}, false, stepsOf(1, 6, 8), -1},
+		{"the branch has another first step", []v1alpha1.StepApproval{given(0, 1, 2)}, false, stepsOf(2, 2, 8), -1},
+		{"two gates opened, and the second one for other steps",
+			[]v1alpha1.StepApproval{given(0, 1, 2), given(1, 1, 2, 8)}, false, stepsOf(1, 2, 6, 8), 0},
+		{"an earlier version did not write the steps", []v1alpha1.StepApproval{given(0)}, false, stepsOf(1, 2, 8), 0},
+		{"an earlier version did not write them, and others are there", []v1alpha1.StepApproval{given(0)}, false, stepsOf(1, 6, 8), -1},
+		{"it is to be reviewed", nil, true, stepsOf(1, 2, 8), 0},
+		{"it is to be reviewed, and the branch has others", nil, true, stepsOf(1, 6, 8), -1},
+	} {
+		live := &v1alpha1.BatchRelease{Spec: v1alpha1.BatchReleaseSpec{Commit: "3f2c1e0"}, Status: v1alpha1.BatchReleaseStatus{
+			Phase: v1alpha1.PhaseRollingUpdate, UpdateCommit: "3f2c1e0", Approvals: c.approvals, Steps: sizesOf(1, 2, 8),
+		}}
+		if c.requested {
+			live.Status.RequestedApproval = &v1alpha1.RequestedApproval{}
+		}
+		r := &plan.Release{Plan: &v1alpha1.BatchRelease{}}
+		r.Plan.Spec.Strategy.Steps = c.branch
+		in, ok := approved(r, live)
+		if ok != (c.want >= 0) || ok && in.step != c.want {
+			t.Errorf("%s: %t, step %d", c.because, ok, in.step)
+		}
+	}
+}
+
 // An intent is what the cluster says of the branch's release and Git does not.
 func TestIntents(t *testing.T) {
 	const release, revision = "3f2c1e0a9b8c7d6e5f4a3b2c1d0e9f8a7b6c5d4e", "5584f4c7df"
 	approvedBy := func(by string, step int32) []v1alpha1.StepApproval {
-		return []v1alpha1.StepApproval{{Step: step, By: by}}
+		return []v1alpha1.StepApproval{{Step: step, By: by, Steps: sizesOf(1, 2, 3)[:step+2]}}
 	}
 	inGit := func(revision string, step int32) []plan.Approval {
 		a := plan.Approval{BatchApproval: v1alpha1.BatchApproval{Spec: v1alpha1.BatchApprovalSpec{Revision: revision, Commit: release[:7], Step: step}}}
@@ -70,7 +123,7 @@ func TestIntents(t *testing.T) {
 	} {
 		br := &v1alpha1.BatchRelease{Spec: v1alpha1.BatchReleaseSpec{Commit: release}, Status: v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseRollingUpdate, UpdateRevision: revision, UpdateCommit: release, ObservedGeneration: 1}}
 		br.Namespace, br.Name, br.Generation = "shop", "web", 1
-		br.Spec.Strategy.Steps = make([]v1alpha1.Step, 3)
+		br.Spec.Strategy.Steps, br.Status.Steps = stepsOf(1, 2, 3), sizesOf(1, 2, 3)
 		quiet := Mark(br)
 		if c.edit != nil {
 			c.edit(br)

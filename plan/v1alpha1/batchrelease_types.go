@@ -514,6 +514,13 @@ type StepApproval struct {
 	// by is the author of that commit, or [ApprovedByCluster].
 	// +optional
 	By string `json:"by,omitempty"`
+	// steps are the replicas of the plan's steps then, up to the one that the gate led to. The
+	// approval is written back only to a plan with these steps. The field is empty if the
+	// approval is in Git.
+	// +kubebuilder:validation:MaxItems=30
+	// +listType=atomic
+	// +optional
+	Steps []intstr.IntOrString `json:"steps,omitempty"`
 	// time is when the gate opened.
 	Time metav1.Time `json:"time"`
 	// override names the metrics that did not count.

@@ -1257,6 +1257,11 @@ func (in *StepApproval) DeepCopyInto(out *StepApproval) {
 		*out = new(intstr.IntOrString)
 		**out = **in
 	}
+	if in.Steps != nil {
+		in, out := &in.Steps, &out.Steps
+		*out = make([]intstr.IntOrString, len(*in))
+		copy(*out, *in)
+	}
 	in.Time.DeepCopyInto(&out.Time)
 	if in.Override != nil {
 		in, out := &in.Override, &out.Override

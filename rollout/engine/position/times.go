@@ -45,6 +45,11 @@ func NoteApproval(p *Position, by *v1alpha1.StepApproval, now *metav1.Time) {
 	by.Step, by.Time = s.CurrentStepIndex, *now
 	if i := int(s.CurrentStepIndex); i < len(steps) {
 		by.Replicas = new(steps[i].Replicas)
+		if by.By == v1alpha1.ApprovedByCluster {
+			for _, step := range steps[:min(i+2, len(steps))] {
+				by.Steps = append(by.Steps, step.Replicas)
+			}
+		}
 	}
 	all := append(slices.Clone(s.Approvals), *by)
 	for len(all) > keptApprovals {
