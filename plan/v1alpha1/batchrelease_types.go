@@ -621,3 +621,11 @@ type ReleaseRecord struct {
 func (s *BatchReleaseStatus) HasEndedBefore() bool {
 	return slices.ContainsFunc(s.EndedReleases, func(ended ReleaseName) bool { return ended.Commit == s.UpdateCommit })
 }
+
+// FailedCause returns the cause of the rollback as the end of a sentence, if it is known.
+func (s *BatchReleaseStatus) FailedCause() string {
+	if s.FailedMessage == "" {
+		return ""
+	}
+	return ": " + s.FailedMessage
+}

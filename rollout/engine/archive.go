@@ -86,8 +86,8 @@ func completeRelease(d *draft) {
 	d.Status.UpdateTemplateDigest, d.Status.UpdateCommit = d.Goal.ID, d.Spec.Commit
 	switch {
 	case d.Failed():
-		d.stall(v1alpha1.ReasonRolledBack, fmt.Sprintf("%s was rolled back to %s; it is not tried again until another template "+
-			"or commit comes", d.Status.FailedRevision, d.Goal.Name))
+		d.stall(v1alpha1.ReasonRolledBack, fmt.Sprintf("%s was rolled back to %s%s; it is not tried again until another template "+
+			"or commit comes", d.Status.FailedRevision, d.Goal.Name, d.Status.FailedCause()))
 	case d.Brought == nil:
 		d.report(v1alpha1.ReasonTemplateMissing, "spec.template is empty: there is nothing to release")
 	default:
