@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +38,13 @@ func (h *heard) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	if data, ok := body["data"].(map[string]any); ok {
 		h.events = append(h.events, data)
 	}
+}
+
+// all returns what the webhook was sent.
+func (h *heard) all() []map[string]any {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.events)
 }
 
 // hears waits until an event with a reason has these texts in its fields, and fails
@@ -117,6 +125,9 @@ func TestNotified(t *testing.T) {
 		"release": "web", "message": "rejected by Ada <ada@example.org>: it is slow", "rollback": "true",
 	})
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.hears(h, "ReleaseSuperseded", map[string]string{"commit": v3, "message": "rejected by Ada <ada@example.org>: it is slow"})
+	s.status(h, v3, s.ns+"/web", "failure")
+	s.status(h, s.run(s.clone, "git", "rev-parse", "HEAD"), s.ns+"/web", "success")
 	clustertest.Wait(t, "the reason in the note of the commit", func() error {
 		s.run(s.clone, "git", "fetch", "--quiet", "origin", "+refs/notes/*:refs/notes/*")
 		note := s.run(s.clone, "git", "log", "-1", "--notes=tranche", "--format=%N", v3)
@@ -156,6 +167,47 @@ func TestNotified_Cause(t *testing.T) {
 	s.hears(h, "ProgressDeadlineExceeded", map[string]string{"commit": v2, "state": "Failed", "message": "2 pods not created: exceeded quota: no-room", "next": "tranche rollback web -n " + s.ns + " --push"})
 	s.says(0, "status web", "2 pods not created: exceeded quota: no-room")
 	room()
+}
+
+// A release goes back by itself, and its revert is applied before all pods are back. Receivers
+// get the failure of its commit, with the cause, and the success of the revert.
+func TestNotified_WrittenBack(t *testing.T) {
+	t.Parallel()
+	s := envOf(t, "web")
+	h := &heard{statuses: map[string]string{}}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "notifications.yaml")
+	s.must(os.WriteFile(file, fmt.Appendf(nil, "receivers:\n"+
+		"- {name: hook, type: webhook, url: %q, namespaces: [%s], reasons: [WaitingForApproval, RolledBack]}\n"+
+		"- {name: forge, type: github, url: %q, token: t, repository: shop/web, namespaces: [%s]}\n", server.URL, s.ns, server.URL, s.ns), 0o600))
+	s.process(s.ownOnly(), "--notification-config", file)
+	s.follow("source", ".", s.own, func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Enabled: true} })
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.replace("deployment.yaml", "web:v1", "web:broken")
+	failed := s.push("web: a broken one")
+	s.waitFor("web", "Upgrading", 0, map[string]int32{"v1": 8, "broken": 2})
+	room := s.noRoom() // no pod comes back
+	s.replace("release.yaml", "  strategy:\n", "  strategy:\n    progressDeadlineSeconds: 5\n    onFailure: Rollback\n")
+	s.push("a short deadline")
+	revert := ""
+	clustertest.Wait(t, "the revert to be applied during the rollback", func() error {
+		br := s.release("web")
+		if revert = br.Spec.Commit; revert == failed || br.Status.ObservedGeneration != br.Generation || !br.Status.RollingBack {
+			return fmt.Errorf("commit %s, %s: %s", revert, br.Status.Reason, br.Status.Message)
+		}
+		return nil
+	})
+	room()
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.hears(h, "RolledBack", map[string]string{
+		"release": "web", "commit": failed, "state": "Failed", "message": ": step 0 made no progress in time: ", "rollback": "true",
+	})
+	s.status(h, failed, s.ns+"/web", "failure")
+	s.status(h, revert, s.ns+"/web", "success")
+	if n := len(h.all()); n != 1 {
+		t.Errorf("heard %d notifications: %v", n, h.all())
+	}
 }
 
 // status waits until a commit has a status of that name.

@@ -55,7 +55,7 @@ func GoesOn(old, new *v1alpha1.BatchReleaseStatus) bool {
 func Of(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) []notify.Transition {
 	var list []notify.Transition
 	finders := []func(*v1alpha1.BatchRelease, v1alpha1.BatchReleaseStatus, time.Time) (notify.Transition, bool){
-		superseded, approved, changed,
+		superseded, rolledBack, approved, changed,
 	}
 	for _, find := range finders {
 		if t, ok := find(br, new, now); ok {
@@ -65,22 +65,47 @@ func Of(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Tim
 	return list
 }
 
-// superseded is the end of a release in whose place another one begins.
+// superseded is the end of a release, or of a rollback that Git has brought, in whose place
+// another one begins. A revert in the middle of a release is such a rollback.
 func superseded(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) (notify.Transition, bool) {
-	old := br.Status
-	if new.RollingBack || old.RollingBack || len(new.History) == 0 || new.History[0].Outcome != v1alpha1.OutcomeSuperseded {
-		return notify.Transition{}, false
-	}
-	r := new.History[0]
-	if len(old.History) > 0 && old.History[0].EndTime.Equal(&r.EndTime) && old.History[0].Revision == r.Revision &&
-		old.History[0].Commit == r.Commit {
-		return notify.Transition{}, false
-	}
+	revision, commit, ok := replaced(&br.Status, &new)
 	return notify.Transition{
 		Namespace: br.Namespace, Release: br.Name, Reason: v1alpha1.ReasonReleaseSuperseded,
-		Message: r.Revision + " by " + new.UpdateRevision + fromCommit(new.UpdateCommit),
-		State:   notified[v1alpha1.ReasonReleaseSuperseded], Revision: r.Revision, Commit: r.Commit, Step: old.CurrentStepIndex, Time: now,
-	}, true
+		Message: revision + " by " + new.UpdateRevision + fromCommit(new.UpdateCommit), State: notified[v1alpha1.ReasonReleaseSuperseded],
+		Revision: revision, Commit: commit, Step: br.Status.CurrentStepIndex, Time: now, Rollback: new.RollingBack,
+	}, ok
+}
+
+// replaced returns what the new status has replaced. A release has a record then. A rollback
+// that Git has brought has none. A release that has failed is notified of by [rolledBack].
+func replaced(old, new *v1alpha1.BatchReleaseStatus) (revision, commit string, ok bool) {
+	if old.RollingBack {
+		return old.UpdateRevision, old.UpdateCommit, old.FailedRevision == "" && old.UpdateCommit != new.UpdateCommit && new.Phase != ""
+	}
+	if len(new.History) == 0 {
+		return "", "", false
+	}
+	r := new.History[0]
+	isKnown := len(old.History) > 0 && old.History[0].EndTime.Equal(&r.EndTime) && old.History[0].Revision == r.Revision &&
+		old.History[0].Commit == r.Commit
+	hasFailed := r.Outcome == v1alpha1.OutcomeRolledBack && new.FailedRevision != ""
+	return r.Revision, r.Commit, !isKnown && !hasFailed && r.Outcome != v1alpha1.OutcomeCompleted
+}
+
+// rolledBack is the end of a rollback during which Git has brought a revert or another release.
+// The new status says nothing of the failure any more.
+func rolledBack(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) (notify.Transition, bool) {
+	old := &br.Status
+	message := old.FailedRevision + " was rolled back to " + old.UpdateRevision + old.FailedCause()
+	if new.Phase != v1alpha1.PhaseCompleted {
+		message = fmt.Sprintf("%s was being rolled back to %s%s; %s%s has come", old.FailedRevision, old.UpdateRevision,
+			old.FailedCause(), new.UpdateRevision, fromCommit(new.UpdateCommit))
+	}
+	return notify.Transition{
+		Namespace: br.Namespace, Release: br.Name, Reason: v1alpha1.ReasonRolledBack, Message: message,
+		State: notified[v1alpha1.ReasonRolledBack], Revision: old.UpdateRevision, Commit: old.FailedCommit, Step: old.CurrentStepIndex,
+		Time: now, Rollback: true,
+	}, old.RollingBack && old.FailedRevision != "" && new.FailedRevision == "" && new.Phase != ""
 }
 
 func fromCommit(commit string) string {
@@ -190,6 +215,9 @@ func changed(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now tim
 	}
 	if t.Rollback && reason == v1alpha1.ReasonReleaseCompleted {
 		t.Message = "rolled back: " + t.Message
+	}
+	if reason == v1alpha1.ReasonRollingBack {
+		t.Message += new.FailedCause()
 	}
 	if new.FailedCommit != "" && new.FailedRevision != "" {
 		t.Commit = new.FailedCommit

@@ -115,6 +115,59 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
+// A release that is replaced or rolled back is notified of as a failure of its commit, once.
+func TestTransitions_Replaced(t *testing.T) {
+	at := func(phase v1alpha1.ReleasePhase, reason, commit string, edit ...func(*v1alpha1.BatchReleaseStatus)) v1alpha1.BatchReleaseStatus {
+		s := v1alpha1.BatchReleaseStatus{Phase: phase, Reason: reason, UpdateRevision: "of-" + commit, UpdateCommit: commit}
+		for _, e := range edit {
+			e(&s)
+		}
+		return s
+	}
+	record := func(s *v1alpha1.BatchReleaseStatus) {
+		r := v1alpha1.ReleaseRecord{Revision: "of-v2", Commit: "v2", Outcome: v1alpha1.OutcomeRolledBack, EndTime: metav1.Unix(8, 0)}
+		s.History = []v1alpha1.ReleaseRecord{r}
+	}
+	back := func(s *v1alpha1.BatchReleaseStatus) { record(s); s.RollingBack = true }
+	failed := func(s *v1alpha1.BatchReleaseStatus) {
+		s.UpdateRevision, s.FailedRevision, s.FailedCommit, s.FailedMessage = "of-v1", "of-v2", "v2", "no progress"
+	}
+	gate := at("RollingUpdate", v1alpha1.ReasonWaitingForApproval, "v2")
+	reverting := at("Initial", v1alpha1.ReasonRollingBack, "revert", back)
+	failing := at("Initial", v1alpha1.ReasonRollingBack, "v2", back, failed)
+	reverted := at("Completed", v1alpha1.ReasonReleaseCompleted, "revert", record)
+	next := at("Initial", v1alpha1.ReasonTakingHold, "v3", record)
+	for _, tc := range []struct {
+		why      string
+		old, new v1alpha1.BatchReleaseStatus
+		want     []string
+	}{
+		{"a revert", gate, reverting, []string{"v2: ReleaseSuperseded of-v2 by of-revert of commit revert", "revert: RollingBack "}},
+		{"it goes on", reverting, reverting, nil},
+		{"it is done", reverting, reverted, []string{"revert: ReleaseCompleted rolled back: "}},
+		{"it is replaced", reverting, next, []string{"revert: ReleaseSuperseded of-revert by of-v3 of commit v3", "v3: ReleaseStarted "}},
+		{"a revert at no pods", gate, reverted, []string{
+			"v2: ReleaseSuperseded of-v2 by of-revert of commit revert", "revert: ReleaseCompleted "}},
+		{"a failure", gate, failing, []string{"v2: RollingBack : no progress"}},
+		{"Git has a revert", failing, reverted, []string{
+			"v2: RolledBack of-v2 was rolled back to of-v1: no progress", "revert: ReleaseCompleted rolled back: "}},
+		{"Git has none", failing, at("Completed", v1alpha1.ReasonRolledBack, "v2", record, failed), []string{"v2: RolledBack "}},
+		{"it comes afterwards", at("Completed", v1alpha1.ReasonRolledBack, "v2", record, failed), reverted, nil},
+		{"it is replaced", failing, next, []string{
+			"v2: RolledBack of-v2 was being rolled back to of-v1: no progress; of-v3 of commit v3 has come", "v3: ReleaseStarted "}},
+		{"the Deployment is another one", failing, at("", v1alpha1.ReasonTakingHold, "", record), nil},
+		{"so it is during a revert", reverting, at("", v1alpha1.ReasonTakingHold, "", record), nil},
+	} {
+		var got []string
+		for _, n := range Of(&v1alpha1.BatchRelease{Status: tc.old}, tc.new, time.Unix(9, 0)) {
+			got = append(got, n.Commit+": "+n.Reason+" "+n.Message)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.why, diff)
+		}
+	}
+}
+
 // An approval without a signature would be ignored where signers are listed.
 func TestTransitions_SignedApprovals(t *testing.T) {
 	br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
