@@ -164,7 +164,7 @@ func (m *measuredWorld) wrote(t *testing.T, before, w *world) {
 	m.store(w, before)
 	s, was := &w.status, &before.status
 	plan := w.spec.Strategy.Analysis
-	good, bad := m.evidence(was)
+	_, bad := m.evidence(was)
 	if s.FailedRevision != "" && was.FailedRevision == "" {
 		if plan.Mode == v1alpha1.AnalysisObserve || bad == 0 && !m.unknownMay(plan, v1alpha1.UnknownRollback) {
 			t.Fatalf("I13: rolled back with %d bad answers\npath %s\nfrom %s\nto   %s", bad, w.path, before, w)
@@ -173,10 +173,22 @@ func (m *measuredWorld) wrote(t *testing.T, before, w *world) {
 	if !overridden {
 		m.checkEnd(t, before, w)
 	}
+	if !overridden && gateOpened(w, was) {
+		m.checkGate(t, before, w)
+	}
+}
+
+// checkGate judges a gate that has opened, with no override.
+func (m *measuredWorld) checkGate(t *testing.T, before, w *world) {
+	t.Helper()
+	plan, step := w.spec.Strategy.Analysis, before.status.CurrentStepIndex
+	good, bad := m.evidence(&before.status)
 	passes := bad == 0 && (good >= 2 || m.unknownMay(plan, v1alpha1.UnknownPass))
-	if measuredGateOpened(w, was) && !passes && !overridden {
-		t.Fatalf("I11: the gate of step %d opened with %d good and %d bad answers\npath %s\nfrom %s\nto   %s",
-			was.CurrentStepIndex, good, bad, w.path, before, w)
+	switch {
+	case w.spec.Strategy.Steps[step].Analysis != nil && !passes:
+		t.Fatalf("I11: the gate of step %d opened with %d good and %d bad answers\npath %s\nfrom %s\nto   %s", step, good, bad, w.path, before, w)
+	case len(plan.Background) > 0 && !m.watched(&w.status, plan):
+		t.Fatalf("I13: the gate of step %d opened, and the background had no good answer\npath %s\nfrom %s\nto   %s", step, w.path, before, w)
 	}
 }
 
@@ -185,11 +197,18 @@ func (m *measuredWorld) unknownMay(plan *v1alpha1.Analysis, do v1alpha1.UnknownP
 	return plan.OnUnknown == do && m.expired
 }
 
-// measuredGateOpened reports whether the gate of a step with an analysis has opened since.
-func measuredGateOpened(w *world, was *v1alpha1.BatchReleaseStatus) bool {
+// watched reports whether the background had a good answer about a release, or needs none.
+func (m *measuredWorld) watched(s *v1alpha1.BatchReleaseStatus, plan *v1alpha1.Analysis) bool {
+	return m.unknownMay(plan, v1alpha1.UnknownPass) || slices.ContainsFunc(m.log, func(a measuredAnswer) bool {
+		return a.step < 0 && a.value == valueGood && a.revision == s.UpdateRevision && a.commit == s.UpdateCommit
+	})
+}
+
+// gateOpened reports whether a gate has opened since that depends on what is measured.
+func gateOpened(w *world, was *v1alpha1.BatchReleaseStatus) bool {
 	s, i := &w.status, int(was.CurrentStepIndex)
 	same := s.UpdateCommit == was.UpdateCommit && s.UpdateRevision == was.UpdateRevision && !was.RollingBack && !s.RollingBack
-	if !same || was.BeganFull || w.spec.Strategy.Analysis.Mode == v1alpha1.AnalysisObserve || w.spec.Strategy.Steps[i].Analysis == nil {
+	if !same || was.BeganFull || w.spec.Strategy.Analysis.Mode == v1alpha1.AnalysisObserve {
 		return false
 	}
 	last := i == len(w.spec.Strategy.Steps)-1

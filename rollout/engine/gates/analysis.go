@@ -64,11 +64,10 @@ func analysed(p *position.Position) *Gate {
 	if reason, _ := Verdict(p); reason != "" {
 		return &Gate{Reason: reason, Message: p.Progress() + "; " + p.Status.Analysis.Message}
 	}
-	step := Analysis(p)
+	step, n := Analysis(p), p.Status.CurrentStepIndex
 	if step == nil {
-		return nil
+		return watched(p)
 	}
-	n := p.Status.CurrentStepIndex
 	if p.Parked() {
 		if overridesAll(p, step) {
 			return &Gate{Open: true}
@@ -86,6 +85,20 @@ func analysed(p *position.Position) *Gate {
 	}
 	g := &Gate{Open: true, Reason: v1alpha1.ReasonAnalysisPassed, Message: fmt.Sprintf("step %d of %s: %s", n, p.Goal.Name, s.Message)}
 	return g
+}
+
+// watched: metrics in the background keep each gate closed until they pass. A step without pods
+// measures nothing.
+func watched(p *position.Position) *Gate {
+	if p.Parked() || !position.AwaitsBackground(p) {
+		return nil
+	}
+	says := ""
+	if s := p.Status.Analysis; s != nil && s.Message != "" {
+		says = ": " + s.Message
+	}
+	return &Gate{Reason: v1alpha1.ReasonWaitingForAnalysis,
+		Message: fmt.Sprintf("%s; step %d waits for the metrics in the background%s", p.Progress(), p.Status.CurrentStepIndex, says)}
 }
 
 // overridesAll reports whether an override names all metrics of the step.

@@ -22,9 +22,17 @@ func StepAnalysis(p *Position) *v1alpha1.StepAnalysis {
 	return p.Spec.Strategy.Steps[i].Analysis
 }
 
+// AwaitsBackground reports whether metrics in the background have not passed. No gate opens by a
+// pause or an approval then, and the last step does not end: an Unknown moves no pod (I13).
+func AwaitsBackground(p *Position) bool {
+	s := p.Status.Analysis
+	return Acts(p) && len(p.Spec.Strategy.Analysis.Background) > 0 && (s == nil || s.Verdict != v1alpha1.VerdictPass)
+}
+
 // AwaitsVerdict reports whether the last step is not to be ended yet: its analysis has not
-// passed, or a metric in the background fails. Until then one other pod stays, if there may be one. With only the goal active the
-// native controller would bring the goal to a new N by itself (H26).
+// passed, or a metric in the background has not. Until then one other pod stays, if there may
+// be one. With only the goal active the native controller would bring the goal to a new N by
+// itself (H26).
 func (p *Position) AwaitsVerdict() bool {
 	last := len(p.Spec.Strategy.Steps) - 1
 	s := p.Status.Analysis
@@ -32,7 +40,7 @@ func (p *Position) AwaitsVerdict() bool {
 	case !Acts(p) || int(p.Status.CurrentStepIndex) < last:
 		return false
 	case StepAnalysis(p) == nil:
-		return p.fails()
+		return p.fails() || AwaitsBackground(p)
 	}
 	return s == nil || s.Verdict != v1alpha1.VerdictPass || s.Step != p.Status.CurrentStepIndex || s.StartTime == nil
 }

@@ -285,7 +285,8 @@ const (
 	DeadlineExceeded = "UnknownDeadlineExceeded"
 )
 
-// conclude sums up the verdicts. Pass needs all metrics, and that the duration has passed.
+// conclude sums up the verdicts. Pass needs all metrics, and that the duration of the step's
+// analysis has passed. Without one, those in the background decide.
 func (t *Track) conclude() {
 	s := t.Status
 	var failing, expired, open []string
@@ -308,11 +309,19 @@ func (t *Track) conclude() {
 		s.Verdict, s.Reason, s.Message = v1alpha1.VerdictFail, MetricsFail, join(failing)
 	case len(expired) > 0:
 		s.Verdict, s.Reason, s.Message = v1alpha1.VerdictUnknown, DeadlineExceeded, join(expired)
-	case len(open) > 0 || t.Step == nil || s.StartTime == nil || t.Now.Before(s.StartTime.Add(t.Step.Duration.Duration)):
+	case len(open) > 0 || t.isEarly():
 		s.Verdict, s.Reason, s.Message = v1alpha1.VerdictUnknown, Measuring, join(open)
 	default:
 		s.Verdict, s.Reason, s.Message = v1alpha1.VerdictPass, Passed, join(t.messages())
 	}
+}
+
+// isEarly reports whether the duration of the step's analysis has not passed, or nothing is measured.
+func (t *Track) isEarly() bool {
+	if t.Step == nil {
+		return len(t.Plan.Background) == 0
+	}
+	return t.Status.StartTime == nil || t.Now.Before(t.Status.StartTime.Add(t.Step.Duration.Duration))
 }
 
 // unmeasured says which metrics have no status. Without one, and without any metric, nothing
