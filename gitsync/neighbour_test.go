@@ -76,24 +76,10 @@ func TestSlowTenantKeepsNobodyWaiting(t *testing.T) {
 	}, slow))
 	t.Cleanup(let)
 	const sources = 10
-	files := map[string]string{"deploy/a.yaml": configMap("a", "one")}
-	for i := range sources {
-		files[fmt.Sprintf("slow/%d/a.yaml", i)] = configMap(fmt.Sprintf("slow-%d", i), "one")
-	}
-	s.push(files)
+	pushSlow(s, sources)
 	s.source()
 	s.holds("a", "one")
-	for i := range sources {
-		gs := &v1alpha1.GitSource{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("slow-%d", i), Namespace: slow},
-			Spec: v1alpha1.GitSourceSpec{
-				URL: s.repo.URL(), Path: fmt.Sprintf("slow/%d", i), Ref: v1alpha1.GitReference{Branch: "main"},
-				Interval: metav1.Duration{Duration: time.Hour}, Timeout: metav1.Duration{Duration: 10 * time.Second},
-			},
-		}
-		s.must(s.c.Client.Create(t.Context(), gs))
-		t.Cleanup(func() { s.must(s.c.Client.Delete(context.Background(), gs)) })
-	}
+	makeSlow(s, slow, sources)
 	clustertest.Wait(t, "the slow tenant to have all the places that it may have", func() error {
 		if n := in.begun.Load(); n < 2 {
 			return fmt.Errorf("it has %d", n)
@@ -107,10 +93,42 @@ func TestSlowTenantKeepsNobodyWaiting(t *testing.T) {
 	}
 
 	let()
+	slowApplied(s, slow, sources)
+}
+
+// pushSlow pushes a folder of the test's own source, and those of some slow ones.
+func pushSlow(s *env, sources int) {
+	s.Helper()
+	files := map[string]string{"deploy/a.yaml": configMap("a", "one")}
+	for i := range sources {
+		files[fmt.Sprintf("slow/%d/a.yaml", i)] = configMap(fmt.Sprintf("slow-%d", i), "one")
+	}
+	s.push(files)
+}
+
+// makeSlow makes the slow sources in a namespace.
+func makeSlow(s *env, namespace string, sources int) {
+	s.Helper()
+	for i := range sources {
+		gs := &v1alpha1.GitSource{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("slow-%d", i), Namespace: namespace},
+			Spec: v1alpha1.GitSourceSpec{
+				URL: s.repo.URL(), Path: fmt.Sprintf("slow/%d", i), Ref: v1alpha1.GitReference{Branch: "main"},
+				Interval: metav1.Duration{Duration: time.Hour}, Timeout: metav1.Duration{Duration: 10 * time.Second},
+			},
+		}
+		s.must(s.c.Client.Create(s.Context(), gs))
+		s.Cleanup(func() { s.must(s.c.Client.Delete(context.Background(), gs)) })
+	}
+}
+
+// slowApplied waits until all slow sources are applied.
+func slowApplied(s *env, namespace string, sources int) {
+	s.Helper()
 	for i := range sources {
 		name := fmt.Sprintf("slow-%d", i)
-		clustertest.Wait(t, "ConfigMap "+name, func() error {
-			return s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: slow, Name: name}, &corev1.ConfigMap{})
+		clustertest.Wait(s, "ConfigMap "+name, func() error {
+			return s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &corev1.ConfigMap{})
 		})
 	}
 }

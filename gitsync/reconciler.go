@@ -52,8 +52,8 @@ import (
 type Options struct {
 	// StorageDir is the folder of the mirrors. It may be lost at any time.
 	StorageDir string
-	// Concurrent is how many sources are worked on at the same time. Those that wait for
-	// a Git server are not among them.
+	// Concurrent is how many sources of a namespace are worked on at the same time. Twice as
+	// many are of all together. Those that wait for a Git server are not among them.
 	Concurrent int
 	// DefaultServiceAccount is impersonated where a GitSource names none, in
 	// the GitSource's namespace; empty: the controller writes as itself.

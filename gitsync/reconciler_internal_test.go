@@ -13,7 +13,7 @@ import (
 // of the source after that.
 func TestReconcile_CutShort(t *testing.T) {
 	turns := turns.New(1)
-	_, done, err := turns.Working(t.Context(), "other") // another sync works
+	_, done, err := turns.Working(t.Context(), "a") // another sync of its namespace works
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,9 @@ const looksPerWorker = 8
 // Turns share the goroutines of the controller between namespaces, and let a sync that
 // waits for a Git server keep none from working.
 //
-// A namespace has at most as many syncs as it leaves free for all others. So servers that
-// never answer, of one tenant or of some, delay no other tenant.
+// A namespace has at most as many syncs as it leaves free for all others, and so it is with those
+// that work. So servers that never answer, and syncs that work for long, of one tenant or of some,
+// delay no other tenant.
 type Turns struct {
 	Limit int // at the same time
 
@@ -33,12 +34,12 @@ type Turns struct {
 	alone   work // of one sync
 }
 
-// New lets as many syncs work at the same time.
+// New lets as many syncs of a namespace work at the same time, and twice as many of all together.
 func New(concurrent int) *Turns {
 	concurrent = max(1, concurrent)
 	return &Turns{
 		Limit: looksPerWorker * concurrent,
-		work:  newWork(concurrent), alone: newLastingWork(1),
+		work:  newWork(2 * concurrent), alone: newLastingWork(1),
 		of: map[string]int{}, ends: map[types.NamespacedName]context.CancelFunc{},
 	}
 }

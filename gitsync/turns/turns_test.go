@@ -61,6 +61,36 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// However many syncs of one namespace work for ever, those of another namespace work at once. So
+// do those of a fourth one beside three such.
+func TestWorking_LeavesFree(t *testing.T) {
+	for _, concurrent := range []int{1, 2, 10} {
+		w := New(concurrent).work
+		if busy := workNow(&w, "busy"); busy != concurrent {
+			t.Errorf("%d syncs of a namespace work, and %d may", busy, concurrent)
+		}
+		if workNow(&w, "quiet") == 0 {
+			t.Errorf("%d of a namespace work, and none of the other", concurrent)
+		}
+	}
+	w := New(10).work
+	for _, namespace := range []string{"a", "b", "c", "d"} {
+		if workNow(&w, namespace) == 0 {
+			t.Errorf("none of namespace %s works beside %v", namespace, w.working)
+		}
+	}
+}
+
+// workNow returns how many of fifty syncs of a namespace work at once.
+func workNow(w *work, namespace string) (n int) {
+	for range 50 {
+		if begins(w.add(namespace)) {
+			n++
+		}
+	}
+	return n
+}
+
 // However many syncs of one namespace wait to work, one of another namespace waits for the end
 // of one at most. The namespaces take turns, and none is kept waiting.
 func TestWorking_Shares(t *testing.T) {
@@ -70,7 +100,7 @@ func TestWorking_Shares(t *testing.T) {
 		for i, namespace := range order {
 			last[namespace] = i
 		}
-		// The busy one has all places before others come. After that each third turn is its own.
+		// The busy one has its share before others come. After that each third turn is its own.
 		if last["quiet"] > 12 || last["calm"] > 12 || last["busy"] != len(order)-1 || slices.Index(order, "quiet") > 4 {
 			t.Errorf("%d work at the same time: the order is %v", places, order)
 		}
@@ -153,7 +183,7 @@ func TestWorking_ComesAgain(t *testing.T) {
 
 // A sync that ends while it waits to work leaves its place to others.
 func TestWorking_Ends(t *testing.T) {
-	turns := New(1)
+	turns := New(1) // of a namespace
 	_, done, err := turns.Working(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
@@ -169,11 +199,11 @@ func TestWorking_Ends(t *testing.T) {
 		t.Fatal(err)
 	}
 	within, err := Exchange(working, func() (int, error) { return turns.work.free, nil })
-	if err != nil || within != 1 || turns.work.free != 0 {
+	if err != nil || within != 2 || turns.work.free != 1 {
 		t.Errorf("%d may work meanwhile, and %d afterwards: %v", within, turns.work.free, err)
 	}
 	done()
-	if turns.work.free != 1 || len(turns.work.waiting)+len(turns.work.began) > 0 {
+	if turns.work.free != 2 || len(turns.work.waiting)+len(turns.work.began) > 0 {
 		t.Errorf("left is %+v", turns.work)
 	}
 }

@@ -8,7 +8,8 @@ import (
 
 // work is shared between namespaces. The next sync to work is of the namespace of which the
 // fewest work. If there are several such namespaces, the one with the oldest turn comes first.
-// So one with many syncs keeps another one waiting for the work of one sync at most.
+// A namespace has at most as many as it leaves free, so one with many syncs that work for long
+// keeps no other one waiting.
 type work struct {
 	free    int
 	working map[string]int // syncs, by namespace
@@ -81,6 +82,9 @@ func (w *work) next() {
 			if w.isBefore(other.namespace, w.waiting[first].namespace) {
 				first = i
 			}
+		}
+		if w.working[w.waiting[first].namespace] >= w.free {
+			return // no other one has fewer
 		}
 		waits := w.waiting[first]
 		w.waiting = slices.Delete(w.waiting, first, first+1)

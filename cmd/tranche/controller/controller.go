@@ -92,7 +92,7 @@ it runs in.`,
 	f.StringSliceVar(&o.fileRoots, "file-roots", nil, "folders below which repositories of file:// URLs may be; default: none is followed")
 	f.StringSliceVar(&o.fileWriteRoots, "file-write-roots", nil,
 		"folders of --file-roots below which write-back pushes to repositories of file:// URLs; default: none is written")
-	f.IntVar(&o.concurrent, "concurrent", 10, "how many sources, and how many releases of a namespace, are worked on at the same time")
+	f.IntVar(&o.concurrent, "concurrent", 10, "how many sources, and how many releases, of a namespace are worked on at the same time")
 	f.StringVar(&o.as, "as", "", "user to act as, for a controller outside the cluster: "+
 		"system:serviceaccount:tranche-system:tranche-controller is the one that config/policy lets write held Deployments")
 	f.StringVar(&o.defaultServiceAccount, "default-service-account", "",
