@@ -97,6 +97,9 @@ func (o Object) CheckIdentity() Problems {
 			continue // the server knows better which fields there are
 		}
 		fact, _ := describe(e)
+		if o.Object["kind"] == "Secret" { // whose values are not shown
+			fact, _, _ = strings.Cut(strings.Split(e.Detail, ` "`)[0], ", not")
+		}
 		add(e.Field, fact)
 		fits = false
 	}

@@ -158,7 +158,7 @@ func TestCorpusOfErrors(t *testing.T) {
 			files: map[string]string{"k/kustomization.yaml": "patches: [{path: p.yaml}]\n", "k/p.yaml": oneConfigMap}},
 		{reason: "a component that is named as a resource", want: "k/kustomization.yaml",
 			files: map[string]string{"k/kustomization.yaml": "resources: [../c]\n", "c/kustomization.yaml": "kind: Component\napiVersion: kustomize.config.k8s.io/v1alpha1\n"}},
-		{reason: "a replacement without its source", want: "k/kustomization.yaml: nothing selected by",
+		{reason: "a replacement without its source", want: "k/kustomization.yaml: Secret: replacements[0]: source selects no object",
 			files: map[string]string{"k/kustomization.yaml": "resources: [x.yaml]\nreplacements: [{source: {kind: Secret}, targets: [{select: {kind: ConfigMap}, fieldPaths: [data.a]}]}]\n", "k/x.yaml": oneConfigMap}},
 		{reason: "a merge into nothing", want: "k/kustomization.yaml",
 			files: map[string]string{"k/kustomization.yaml": "configMapGenerator: [{name: x, behavior: merge, literals: [a=b]}]\n"}},

@@ -51,12 +51,15 @@ func withSchema(own bool, build func()) {
 // renderKustomization renders the kustomization in dir. Remote bases are refused where
 // fetched is nil. A panic of kustomize's libraries is a problem of the kustomization.
 func renderKustomization(fsys filesys.FileSystem, dir string, fetched bases) (objects []plan.Object, err error) {
+	read := &reads{fsys, map[string]bool{}}
+	fsys = read
+	refs := &references{}
 	defer func() {
 		if p := recover(); p != nil {
-			objects, err = nil, &plan.Problem{Reason: plan.ReasonRenderFailed, Where: relative(dir), Err: fmt.Errorf("kustomize panicked: %v", p)}
+			objects, err = nil, read.said(refs, fmt.Errorf("kustomize panicked: %v", p), dir, relative(dir))
 		}
 	}()
-	refs := gather(fsys, dir, fetched)
+	refs = gather(fsys, dir, fetched)
 	if err := fetched.name(append(slices.Clone(refs.refused), refs.remote()...)).Err(); err != nil {
 		return nil, err
 	}
@@ -75,7 +78,7 @@ func renderKustomization(fsys filesys.FileSystem, dir string, fetched bases) (ob
 		if ps := refs.explain(); len(ps) > 0 {
 			return nil, fetched.name(ps).Sorted()
 		}
-		return nil, &plan.Problem{Reason: plan.ReasonRenderFailed, Where: root, Err: shorten(err, dir)}
+		return nil, fetched.name(plan.Problems{read.said(refs, err, dir, root)})[0]
 	}
 	var ps plan.Problems
 	for _, o := range objects {
@@ -232,6 +235,9 @@ func track(fsys filesys.FileSystem, file string) (*trackingFS, bool) {
 // kustomize's own words wrap one fact in four others.
 func (r *references) explain() plan.Problems {
 	ps := slices.Clone(r.invalid)
+	for i := range r.kustomizations {
+		ps = append(ps, r.kustomizations[i].explainEntries(r.fsys)...)
+	}
 	for _, ref := range r.list {
 		if ref.at == "" {
 			continue
@@ -240,11 +246,11 @@ func (r *references) explain() plan.Problems {
 		switch dir := r.fsys.IsDir(ref.at); {
 		case dir && ref.manifests && !isKustomization(r.fsys, ref.at):
 			ps = append(ps, &plan.Problem{
-				Reason: plan.ReasonRenderFailed, Where: at, Err: fmt.Errorf("%s: no kustomization in this folder", ref.path),
+				Reason: plan.ReasonRenderFailed, Where: at, Err: fmt.Errorf("%s: no kustomization in this folder", ref.shown()),
 				Hint: "name its files one by one, or add a kustomization.yaml there",
 			})
 		case dir && !ref.manifests:
-			ps = append(ps, &plan.Problem{Reason: plan.ReasonRenderFailed, Where: at, Err: fmt.Errorf("%s: is a folder", ref.path)})
+			ps = append(ps, &plan.Problem{Reason: plan.ReasonRenderFailed, Where: at, Err: fmt.Errorf("%s: is a folder", ref.shown())})
 		case dir:
 		default:
 			ps = append(ps, r.explainFile(ref)...)
@@ -260,7 +266,7 @@ func (r *references) explainFile(ref reference) plan.Problems {
 		return plan.Problems{
 			{
 				Reason: plan.ReasonRenderFailed, Where: plan.Where(ref.file, ref.field),
-				Err: fmt.Errorf("%s: no such file in the repository", ref.path),
+				Err: fmt.Errorf("%s: no such file in the repository", ref.shown()),
 			},
 		}
 	case err != nil:

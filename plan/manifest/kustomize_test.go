@@ -53,11 +53,11 @@ var remoteReferencesRows = []struct {
 	},
 	{
 		"generated variables", base + "secretGenerator: [{name: x, envs: ['https://example.org/a']}]",
-		"secretGenerator[0].envs[0]", "https://example.org/a",
+		"secretGenerator[0].envs[0]", "the path",
 	},
 	{
 		"generated variables, the old field", base + "secretGenerator: [{name: x, env: 'https://example.org/a'}]",
-		"secretGenerator[0].env", "https://example.org/a",
+		"secretGenerator[0].env", "the path",
 	},
 	{"a patch", base + "patches: [{path: 'https://example.org/a.yaml'}]", "patches[0].path", "https://example.org/a.yaml"},
 	{
@@ -206,11 +206,11 @@ var problemsOfKustomizationsRows = []struct {
 	},
 		[]string{"InvalidManifest apps/web.yaml: ConfigMap: metadata.name: must be set"}},
 	{"a field that kustomize does not know", map[string]string{"apps/kustomization.yaml": "resource: [web.yaml]\n"},
-		[]string{`RenderFailed apps/kustomization.yaml: json: unknown field "resource"`}},
+		[]string{"RenderFailed apps/kustomization.yaml: resource: no such field"}},
 	{"the kustomization of a base that does not parse", map[string]string{
 		"apps/kustomization.yaml": "resources: [../base]\n", "base/kustomization.yaml": "resources: [\n",
 	},
-		[]string{"RenderFailed base/kustomization.yaml: yaml: line 1: did not find expected node content"}},
+		[]string{"RenderFailed base/kustomization.yaml: line 1: did not find expected node content"}},
 	{"two kustomizations in one folder", map[string]string{
 		"apps/kustomization.yaml": "resources: []\n", "apps/kustomization.yml": "resources: []\n",
 	},

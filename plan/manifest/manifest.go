@@ -109,6 +109,17 @@ func (d document) hasContent() bool {
 var (
 	lineNumber   = regexp.MustCompile(`\bline (\d+)`)
 	duplicateKey = regexp.MustCompile(`key ("[^"]*") already set in map`)
+	// quoting are the errors of the parser that have something of the file in them, besides keys.
+	// That may be a value of a Secret.
+	quoting = []struct {
+		words *regexp.Regexp
+		fact  string
+	}{
+		{regexp.MustCompile(`unknown anchor .*`), "a value begins with *, which names no anchor; put it in quotes"},
+		{regexp.MustCompile(`anchor .* value contains itself`), "an anchor contains itself"},
+		{regexp.MustCompile(`(?:invalid|unsupported) map key\b.*`), "a key is no text; put it in quotes, and a value that begins with {"},
+		{regexp.MustCompile(`cannot (?:decode|unmarshal) .* (?:as an?|into) .*`), "a value is not of the type of its tag"},
+	}
 )
 
 // syntaxError counts lines from the start of the file, not of the document,
@@ -119,6 +130,15 @@ func (d document) syntaxError(err error) error {
 		text = strings.TrimPrefix(text, prefix)
 	}
 	text = strings.Join(strings.Fields(text), " ")
+	for _, q := range quoting {
+		if !q.words.MatchString(text) {
+			continue
+		}
+		text = q.words.ReplaceAllLiteralString(text, q.fact)
+		if !lineNumber.MatchString(text) { // the parser names none for these
+			return fmt.Errorf("the document in line %d: %s", d.line, text)
+		}
+	}
 	if !lineNumber.MatchString(text) { // the parser leaves out the first
 		text = "line 1: " + text
 	}

@@ -26,7 +26,8 @@ type references struct {
 	// missing are remote bases that are named and not there.
 	missing []RemoteBase
 
-	list []reference
+	kustomizations []named
+	list           []reference
 	// openAPI: some kustomization brings a schema, which is a global
 	// variable in kustomize.
 	openAPI bool
@@ -77,11 +78,20 @@ func (r *references) remote() plan.Problems {
 		}
 		ps = append(ps, &plan.Problem{
 			Reason: plan.ReasonRenderFailed, Where: plan.Where(ref.file, ref.field),
-			Err:  fmt.Errorf("%s %w", withoutUserinfo(ref.path), ref.problem),
+			Err:  fmt.Errorf("%s %w", ref.shown(), ref.problem),
 			Hint: "commit a copy of it",
 		})
 	}
 	return ps
+}
+
+// shown is the path for messages, unless it may be a value. That is a literal among the files of a
+// Secret, or a manifest in place of its file.
+func (r *reference) shown() string {
+	if strings.Contains(r.field, "secretGenerator") || strings.ContainsAny(r.path, "\n{") || strings.Contains(r.path, ": ") {
+		return "the path"
+	}
+	return withoutUserinfo(r.path)
 }
 
 // withoutUserinfo keeps a password in a URL out of conditions and logs (G13).
@@ -118,7 +128,7 @@ func (r *references) kustomization(dir, by string) {
 		}
 		var k types.Kustomization
 		if err := k.Unmarshal(content); err != nil {
-			r.invalid = append(r.invalid, &plan.Problem{Reason: plan.ReasonRenderFailed, Where: relative(f), Err: shorten(err, dir)})
+			r.invalid = append(r.invalid, undecoded(relative(f), dir, content, err))
 			continue
 		}
 		r.fields(f, &k)
@@ -127,6 +137,7 @@ func (r *references) kustomization(dir, by string) {
 
 // fields goes through every field of a kustomization that names a path.
 func (r *references) fields(file string, k *types.Kustomization) {
+	r.kustomizations = append(r.kustomizations, named{relative(file), *k})
 	r.openAPI = r.openAPI || len(k.OpenAPI) > 0
 	r.note(file, k)
 	r.manifests(file, "resources", k.Resources)
@@ -310,6 +321,8 @@ func (r *references) pluginConfig(file, field string, content []byte) {
 			r.refuse(file, field, "plugin "+n.GetKind()+": only kustomize's own plugins run", "render what it makes in CI and commit the result")
 		case n.GetKind() == "HelmChartInflationGenerator":
 			r.refuse(file, field, "charts are not rendered, since that needs helm and the network", "render the chart in CI and commit the result")
+		case n.GetKind() == "SecretGenerator":
+			r.pluginNode(file, plan.Where(field, "secretGenerator"), n.YNode(), "", false, 0)
 		default:
 			r.pluginNode(file, field, n.YNode(), "", false, 0)
 		}
