@@ -71,15 +71,25 @@ func newGitHubApp(data map[string][]byte) (*githubApp, error) {
 	if app.key, err = jwt.ParseRSAPrivateKeyFromPEM(data[keyAppPrivateKey]); err != nil {
 		return nil, errors.New(keyAppPrivateKey + " is no RSA private key in PEM; put the file there that GitHub made for the app")
 	}
-	base := strings.TrimSpace(string(data[keyAppBaseURL]))
+	if app.api, err = appURL(strings.TrimSpace(string(data[keyAppBaseURL]))); err != nil {
+		return nil, err
+	}
+	return app, nil
+}
+
+// appURL returns where the API is. It is shown in messages, so it must have no password.
+func appURL(base string) (*url.URL, error) {
 	if base == "" {
 		base = defaultGitHubAPI
 	}
-	if app.api, err = url.Parse(strings.TrimRight(base, "/")); err != nil || app.api.Host == "" ||
-		app.api.Scheme != "https" && app.api.Scheme != "http" {
+	api, err := url.Parse(strings.TrimRight(base, "/"))
+	switch {
+	case err != nil || api.Host == "" || api.Scheme != "https" && api.Scheme != "http":
 		return nil, errors.New(keyAppBaseURL + " is no URL; it is that of the API, such as https://github.example.org/api/v3")
+	case api.User != nil || api.RawQuery != "" || api.Fragment != "":
+		return nil, errors.New(keyAppBaseURL + " has more in it than host and path; leave out user, password, query and fragment")
 	}
-	return app, nil
+	return api, nil
 }
 
 func number(data map[string][]byte, key string) (int64, error) {
@@ -175,7 +185,7 @@ func (a *githubApp) installationOn(ctx context.Context, apps http.RoundTripper, 
 	}
 	if err := json.NewDecoder(answer.Body).Decode(&installation); err != nil || installation.ID == 0 {
 		return 0, &plan.Problem{
-			Reason: v1alpha1.ReasonFetchFailed, Where: a.api.String(), Err: errors.New("the answer is not as GitHub's"),
+			Reason: v1alpha1.ReasonFetchFailed, Where: a.api.Redacted(), Err: errors.New("the answer is not as GitHub's"),
 			Hint: "check " + keyAppBaseURL + " in Secret " + r.Secret,
 		}
 	}
@@ -187,14 +197,14 @@ func (a *githubApp) refused(r Remote, answer *http.Response) error {
 	p := &plan.Problem{Reason: v1alpha1.ReasonAuthenticationFailed, Where: r.String()}
 	switch answer.StatusCode {
 	case http.StatusUnauthorized:
-		p.Err = fmt.Errorf("%s does not accept the key of GitHub App %d", a.api, a.id)
+		p.Err = fmt.Errorf("%s does not accept the key of GitHub App %d", a.api.Redacted(), a.id)
 		p.Hint = "check " + keyAppID + " and " + keyAppPrivateKey + " in Secret " + r.Secret
 	case http.StatusForbidden, http.StatusNotFound:
 		p.Err = fmt.Errorf("GitHub App %d is not installed there, or suspended", a.id)
 		p.Hint = "install it for the repository, and check " + keyAppInstallation + " in Secret " + r.Secret
 	default:
 		p.Reason, p.Retry = v1alpha1.ReasonFetchFailed, true
-		p.Err = fmt.Errorf("asking %s for a token of GitHub App %d: %s", a.api, a.id, answer.Status)
+		p.Err = fmt.Errorf("asking %s for a token of GitHub App %d: %s", a.api.Redacted(), a.id, answer.Status)
 	}
 	return p
 }
