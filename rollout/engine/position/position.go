@@ -158,8 +158,12 @@ func (p *Position) SplitAt(i int, goal int32) (int32, int32) {
 // step has missed its deadline, or a metric fails. The API server may refuse it, too.
 func (p *Position) stopped() bool {
 	refused := p.GrowthRefused && p.others() > 0
-	late := p.Status.CurrentStepState == v1alpha1.StepUpgrade && !p.Status.RollingBack && p.Deadline() <= 0
-	return refused || p.Spec.Paused || p.fails() || late
+	return refused || p.Spec.Paused || p.fails() || late(p)
+}
+
+// late reports whether the step has missed its deadline.
+func late(p *Position) bool {
+	return p.Status.CurrentStepState == v1alpha1.StepUpgrade && !p.Status.RollingBack && p.Deadline() <= 0
 }
 
 // UnderWay reports whether the status is about the release that the way leads to.

@@ -1,6 +1,10 @@
 package position
 
 import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/rolling"
 )
@@ -49,6 +53,9 @@ func (p *Position) Shares(stopped bool) []Set {
 	}
 	if stopped {
 		goal = min(goal, sets[0].Size)
+		if late(p) && p.Forward() && !p.Spec.Paused && !p.GrowthRefused && !p.fails() {
+			goal, others = lent(p, goal, others, sets[0])
+		}
 		others = max(others, p.Replicas-goal)
 	}
 	for _, rs := range p.middle() {
@@ -74,6 +81,19 @@ func (p *Position) Shares(stopped bool) []Set {
 	keep(sets[1:], others)
 	sets[0].Want = max(goal, p.Replicas-middle)
 	return sets
+}
+
+// lent is what a goal that has missed its deadline has while superseded revisions have pods. Its
+// unready pods may take all of the room that maxSurge and maxUnavailable give. Then the
+// superseded pods could not be replaced, and would serve until another release comes. So it gives
+// up one of them, but not the only one that there is room for. The stable revision has what
+// maxUnavailable wants without the goal.
+func lent(p *Position, goal, others int32, s Set) (int32, int32) {
+	room := p.Surge + p.Unavailable
+	if room < 2 || !slices.ContainsFunc(p.middle(), func(rs *appsv1.ReplicaSet) bool { return facts.Size(rs) > facts.Stays(rs) }) {
+		return goal, others
+	}
+	return min(goal, s.Available+room-1), max(others, p.Replicas-p.Unavailable-s.Available)
 }
 
 // keep leaves n pods in all to the sets: what is not ready goes first, then
