@@ -205,6 +205,33 @@ func TestSource(t *testing.T) {
 	}
 }
 
+// An author has a name as if it were a link, in Markdown and as Slack has it.
+func TestNoLinkOfACommitter(t *testing.T) {
+	says := "[Approve](http://evil.example.org) <http://evil.example.org|Approve>"
+	for _, kind := range []string{"slack", "msteams"} {
+		s := newServer(t)
+		n, _ := start(t, logr.Discard(), fmt.Sprintf("- {name: a, type: %s, url: %q}\n", kind, s.URL))
+		n.Tell(Transition{
+			Namespace: "shop", Source: "web", Reason: SourceFailed, Message: says, Author: says,
+			Commit: waiting.Commit, Link: "https://git.example.org/shop",
+		})
+		var got strings.Builder
+		e := json.NewEncoder(&got)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(s.received(t, 1)[0].body); err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range []string{"msteams](http://evil", "slack<http://evil"} {
+			if link, of := strings.CutPrefix(link, kind); of && strings.Contains(got.String(), link) {
+				t.Errorf("%s has the link of a committer: %s", kind, got.String())
+			}
+		}
+		if !strings.Contains(got.String(), "https://git.example.org/shop") {
+			t.Errorf("%s is without the link of the commit: %s", kind, got.String())
+		}
+	}
+}
+
 // A user who may write BatchReleases chooses spec.commit. No value of it makes a request
 // with the forge's token to another path than that of one commit's statuses.
 func TestForgeCommits(t *testing.T) {

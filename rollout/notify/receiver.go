@@ -207,8 +207,13 @@ func (t Transition) slackNext() string {
 	return "\n`" + slackText(t.Next) + "`"
 }
 
+// markdownText keeps what a committer writes from being a link in Markdown. A zero-width space
+// goes between the text of the link and its address.
+func markdownText(s string) string { return strings.ReplaceAll(s, "](", "]\u200b(") }
+
 // markdownCommit is for Teams.
 func (t Transition) markdownCommit() string {
+	t.Author = markdownText(t.Author)
 	commit := t.fromCommit(func(commit, link string) string { return "[" + commit + "](" + link + ")" })
 	if commit == "" {
 		return ""
@@ -232,7 +237,7 @@ func teamsCard(t Transition) any {
 	}
 	blocks := []any{
 		block(t.sign()+" "+t.where()+t.name()+" "+t.Reason, map[string]any{"weight": "Bolder"}),
-		block(t.Message+t.markdownCommit(), nil),
+		block(markdownText(t.Message)+t.markdownCommit(), nil),
 	}
 	if t.Next != "" {
 		blocks = append(blocks, block(t.Next, map[string]any{"fontType": "Monospace"}))
