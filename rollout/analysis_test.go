@@ -317,6 +317,29 @@ func TestAnalysis_SlowProvider(t *testing.T) {
 	})
 }
 
+// The provider of a background metric does not answer. No pause and no approval opens a gate, and
+// the release does not end, until there is a value.
+func TestAnalysis_BackgroundWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	s, server := &measuredEnv{newEnv(t)}, newMetricsServer(t)
+	server.stall()
+	s.startMeasuring()
+	s.install(2)
+	s.plan("1", "100%")
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
+		spec.Strategy.Steps[0].Pause = &v1alpha1.Pause{Duration: *seconds(1)}
+		spec.Strategy.Analysis = &v1alpha1.Analysis{Background: []string{"errors"}, Metrics: []v1alpha1.Metric{errorsAt(server.URL)}}
+	})
+	s.bring("v2")
+	server.wait(s, 1) // the window is longer than the pause
+	s.waitFor("WaitingForAnalysis", 0, map[string]int32{"v1": 1, "v2": 1})
+	s.approve(1)
+	s.waitFor("WaitingForAnalysis", 0, map[string]int32{"v1": 1, "v2": 1})
+	server.resume()
+	s.waitFor("ReleaseCompleted", 1, map[string]int32{"v2": 2})
+	s.untouched()
+}
+
 // The controller ends while a query and a probe are under way. The next one asks the same about
 // the same window, and the measurement counts once.
 func TestAnalysis_Restart(t *testing.T) {
