@@ -292,15 +292,13 @@ func nativeH15(t *testing.T) {
 	s.makeSet("broken", 1)
 	s.nudge()
 	s.resize("v1", 3)
-	clustertest.Wait(t, "three of four, with maxUnavailable of one", func() error {
-		if d := s.deployment("web"); d.Status.AvailableReplicas != 3 {
-			return fmt.Errorf("%d available", d.Status.AvailableReplicas)
+	clustertest.Wait(t, "three of four, with maxUnavailable of one, not to be Available", func() error {
+		d, c := s.deployment("web"), s.nativeCondition(appsv1.DeploymentAvailable)
+		if d.Status.AvailableReplicas != 3 || c.Status != corev1.ConditionFalse {
+			return fmt.Errorf("%d available, Available is %s, %s", d.Status.AvailableReplicas, c.Status, c.Reason)
 		}
 		return nil
 	})
-	if c := s.nativeCondition(appsv1.DeploymentAvailable); c.Status != corev1.ConditionFalse {
-		t.Errorf("Available is %s, %s", c.Status, c.Reason)
-	}
 }
 
 func (s *env) nativeCondition(kind appsv1.DeploymentConditionType) appsv1.DeploymentCondition {
