@@ -40,6 +40,13 @@ func (h *heard) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func newHeard(t *testing.T) (*heard, *httptest.Server) {
+	h := &heard{statuses: map[string]string{}}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return h, server
+}
+
 // all returns what the webhook was sent.
 func (h *heard) all() []map[string]any {
 	h.mu.Lock()
@@ -78,9 +85,7 @@ func (s *env) hears(h *heard, reason string, want map[string]string) {
 func TestNotified(t *testing.T) {
 	t.Parallel()
 	s := envOf(t, "web")
-	h := &heard{statuses: map[string]string{}}
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
+	h, server := newHeard(t)
 	file := filepath.Join(t.TempDir(), "notifications.yaml")
 	s.must(os.WriteFile(file, fmt.Appendf(nil, "cluster: prod-eu\nreceivers:\n- {name: hook, type: webhook, url: %q, namespaces: [%s]}\n- "+
 		"{name: forge, type: github, url: %q, token: t, repository: shop/web, namespaces: [%s]}\n", server.URL, s.ns, server.URL, s.ns), 0o600))
@@ -144,9 +149,7 @@ func TestNotified(t *testing.T) {
 func TestNotified_Cause(t *testing.T) {
 	t.Parallel()
 	s := envOf(t, "web")
-	h := &heard{statuses: map[string]string{}}
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
+	h, server := newHeard(t)
 	file := filepath.Join(t.TempDir(), "notifications.yaml")
 	s.must(os.WriteFile(file,
 		fmt.Appendf(nil, "receivers:\n- {name: hook, type: webhook, url: %q, namespaces: [%s]}\n", server.URL, s.ns), 0o600))
@@ -174,9 +177,7 @@ func TestNotified_Cause(t *testing.T) {
 func TestNotified_WrittenBack(t *testing.T) {
 	t.Parallel()
 	s := envOf(t, "web")
-	h := &heard{statuses: map[string]string{}}
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
+	h, server := newHeard(t)
 	file := filepath.Join(t.TempDir(), "notifications.yaml")
 	s.must(os.WriteFile(file, fmt.Appendf(nil, "receivers:\n"+
 		"- {name: hook, type: webhook, url: %q, namespaces: [%s], reasons: [WaitingForApproval, RolledBack]}\n"+

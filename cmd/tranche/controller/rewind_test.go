@@ -25,6 +25,14 @@ func scripted(answers ...string) *rewind {
 	}}
 }
 
+// answersIn returns the answers of a text. A hyphen is an error.
+func answersIn(text string) (answers []string) {
+	for _, a := range strings.Fields(text) {
+		answers = append(answers, strings.TrimPrefix(a, "-"))
+	}
+	return answers
+}
+
 func (r *rewind) isLost() bool {
 	select {
 	case <-r.lost:
@@ -50,10 +58,7 @@ func TestRewind_Check(t *testing.T) {
 		{"it is no number, and cannot be compared", "b a", true, false},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
-			var answers []string
-			for _, a := range strings.Fields(tc.answers) {
-				answers = append(answers, strings.TrimPrefix(a, "-"))
-			}
+			answers := answersIn(tc.answers)
 			r := scripted(answers...)
 			for range answers {
 				r.check(t.Context())
@@ -80,10 +85,7 @@ func TestRewind_Outage(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var answers []string
-				for _, a := range strings.Fields(tc.answers) {
-					answers = append(answers, strings.TrimPrefix(a, "-"))
-				}
+				answers := answersIn(tc.answers)
 				r := scripted(answers...)
 				for range answers {
 					r.check(t.Context())
