@@ -19,9 +19,9 @@ const looksPerWorker = 8
 // Turns share the goroutines of the controller between namespaces, and let a sync that
 // waits for a Git server keep none from working.
 //
-// A namespace has at most as many syncs as it leaves free for all others, and so it is with those
-// that work. So servers that never answer, and syncs that work for long, of one tenant or of some,
-// delay no other tenant.
+// A namespace has at most as many syncs as it leaves free for all others. The same bound holds for
+// syncs that work. So servers that never answer, and syncs that work for long, delay no other
+// tenant.
 type Turns struct {
 	Limit int // at the same time
 
