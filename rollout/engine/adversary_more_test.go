@@ -21,6 +21,8 @@ func TestScenarios_Wider(t *testing.T) {
 			ten(rollsBack, late(60, 10)), begun + "flap 2 20s; flap 2 20s"},
 		"pods of a gate come and go, and stay for a deadline between": {"losses of long ago do not count",
 			ten(), begun + "flap 2 20s; run 25m; flap 2 20s; run 25m; flap 2 20s"},
+		"a pod of a gate waits for a node, comes, and goes": {"the time without a node does not count",
+			ten(rollsBack), begun + "evict 2; run 25m; mend 2; ready 2; sets 2; run 10s; break 2; sets 2; run 1m; quiet"},
 		"N is raised at a gate, and the pods that it adds fail": {"a raised target rolls nothing back",
 			ten(rollsBack, stepped("50% 100%")), begun + "outgrow 2; quiet"},
 		"N is raised at a gate of a pause, and the pods that it adds fail": {"a raised target rolls nothing back",
@@ -94,6 +96,35 @@ func tryScenarios(t *testing.T, scenarios map[string]scenario) {
 		t.Run(name, func(t *testing.T) {
 			if v := run(tc.setup, split(strings.TrimSpace(tc.moves))); v != nil {
 				t.Errorf("%s\n%s: %s\nsetup %s\npath %s", tc.why, v.rule, v.text, tc.setup, tc.moves)
+			}
+		})
+	}
+}
+
+// A pod waits for a node longer than a deadline, comes, and fails soon after: it has the
+// whole deadline then.
+func TestScenarios_LongWithoutNode(t *testing.T) {
+	const (
+		waits = "quiet; bring 2; quiet; evict 2; run 25m; mend 2; "
+		ready = "ready 2; sets 2; "
+		fails = "break 2; sets 2; "
+		used  = waits + "sets 2; run 2m; " + ready
+	)
+	for name, moves := range map[string]string{
+		"it was ready at once":            waits + ready + "run 10s; " + fails + "run 9m",
+		"it was ready for six minutes":    used + "run 6m; " + fails + "run 9m",
+		"it was ready two times, briefly": used + "run 10s; " + fails + "run 2m; mend 2; " + ready + "run 5s; " + fails + "run 5m",
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c *cluster
+			if v := runTo(ten(rollsBack), split(moves), &c); v != nil {
+				t.Fatalf("%s: %s", v.rule, v.text)
+			}
+			if sizeOf(c, 2) != 1 || c.br.Status.FailedCommit != "" {
+				t.Errorf("it is not at its gate any more: %s", c)
+			}
+			if c.exec("run 25m"); sizeOf(c, 2) != 0 {
+				t.Errorf("it has failed for longer than a deadline, and stays: %s", c)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -72,15 +71,6 @@ func fallBack(d *draft) {
 	d.warn(v1alpha1.ReasonPodsLost,
 		fmt.Sprintf("step %d had its pods available and is under way again: %s", d.Status.CurrentStepIndex, d.Progress()))
 	d.report(position.ReasonUnderWay(&d.Position), d.Progress())
-}
-
-// countLoss adds the time that a step which had lost its pods took to have them back.
-func countLoss(d *draft) {
-	if d.Status.CurrentStepState != v1alpha1.StepUpgrade || d.Status.CurrentStepTarget == 0 || d.Status.StepStateTime == nil {
-		return
-	}
-	lost := int64(d.Status.CurrentStepLostSeconds) + int64(d.Now.Sub(d.Status.StepStateTime.Time)/time.Second) + 1
-	d.Status.CurrentStepLostSeconds = int32(min(lost, math.MaxInt32))
 }
 
 // awaitPods is about a step whose target was raised at its gate. The gate waits for the

@@ -480,7 +480,7 @@ func (o *oracle) judgeGates(c, before *cluster, ob *engine.Observed, a engine.Ac
 	default:
 		return
 	}
-	pods := c.sizeOf(version) - c.foreign(version)
+	pods := c.sizeOf(version) - c.foreign(version) - unmade(c, version)
 	switch {
 	case o.free(version, r):
 	case version != r.version:
@@ -521,6 +521,17 @@ func (c *cluster) foreign(version int) (n int32) {
 		t := &c.sets[i].rs.Spec.Template
 		if c.sets[i].foreign && versionIn(t) == version && nameOf(t) != nameOf(&c.d.Spec.Template) {
 			n += c.size(i)
+		}
+	}
+	return n
+}
+
+// unmade is how many pods of a version will not come, as their ReplicaSet is being deleted:
+// its controller makes no more.
+func unmade(c *cluster, version int) (n int32) {
+	for _, i := range c.live() {
+		if c.doomed(i) && versionIn(&c.sets[i].rs.Spec.Template) == version {
+			n += max(0, c.size(i)-int32(len(c.sets[i].pods)))
 		}
 	}
 	return n

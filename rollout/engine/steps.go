@@ -183,7 +183,7 @@ func advance(d *draft, done bool) {
 	case done && d.LastStep() && !d.AwaitsVerdict():
 		finalize(d)
 	case done:
-		countLoss(d)
+		d.Status.CurrentStepLostSeconds = position.LostSeconds(&d.Position)
 		d.Status.CurrentStepTarget, _ = d.Target(int(d.Status.CurrentStepIndex))
 		decideGate(d)
 	case d.Status.CurrentStepState == v1alpha1.StepUpgrade:

@@ -2,7 +2,9 @@ package position
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -32,15 +34,25 @@ func LostPods(p *Position) bool {
 	return g.Clamp().Available < had-max(0, min(unavailable, had-1))
 }
 
-// PlacedLate reports whether all pods that fail got their nodes in the second half of the
-// time that the step has had. Until then the cluster kept them away. The deadline then
-// starts again. They have had their nodes in its first half the next time.
-func PlacedLate(p *Position) bool {
-	if p.Pods == nil || p.Pods.PlacedTime.IsZero() || p.Status.ProgressTime == nil {
-		return false
+// LostSeconds is the total time that a step has lacked pods that it had, now that it has
+// them again. A loss that outlasts the deadline was the cluster's, and does not count: else
+// the release had failed.
+func LostSeconds(p *Position) int32 {
+	if p.Status.CurrentStepState != v1alpha1.StepUpgrade || p.Status.CurrentStepTarget == 0 || p.Status.StepStateTime == nil {
+		return p.Status.CurrentStepLostSeconds
 	}
-	waited := p.Pods.PlacedTime.Sub(p.Status.ProgressTime.Time)
-	return p.Now.Sub(p.Pods.PlacedTime) < waited
+	lost := time.Duration(p.Status.CurrentStepLostSeconds)*time.Second + p.Now.Sub(p.Status.StepStateTime.Time)
+	if lost >= p.DeadlineLength() {
+		return 0
+	}
+	return int32(min(lost/time.Second+1, math.MaxInt32))
+}
+
+// PlacedLate reports whether all pods that fail got their nodes less than half a deadline
+// ago. Until then the cluster kept them away. The deadline then starts again. They have had
+// their nodes in its first half the next time.
+func PlacedLate(p *Position) bool {
+	return p.Pods != nil && !p.Pods.PlacedTime.IsZero() && p.Now.Sub(p.Pods.PlacedTime) < p.DeadlineLength()/2
 }
 
 // Labelled reports whether a Deployment that is as it was released has the label of a hold.
