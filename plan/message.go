@@ -7,9 +7,11 @@ import (
 )
 
 // OneLine makes what a server sent fit for a message: one line, no control
-// characters, not too long.
+// characters, none that turns the direction of writing, not too long.
 func OneLine(s string) string {
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
+	}), " ")
 	if r := []rune(s); len(r) > 240 {
 		s = string(r[:240]) + "…"
 	}

@@ -24,10 +24,10 @@ type Problem struct {
 }
 
 // Error says where, what, and what to do about it. The name of a file may have control
-// characters, which could write a line of their own.
+// characters, which could write a line of their own, or turn the direction of writing.
 func (p *Problem) Error() string {
 	var b strings.Builder
-	if strings.ContainsFunc(p.Where, unicode.IsControl) {
+	if strings.ContainsFunc(p.Where, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		b.WriteString(strconv.Quote(p.Where) + ": ")
 	} else if p.Where != "" {
 		b.WriteString(p.Where + ": ")

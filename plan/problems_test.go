@@ -329,8 +329,25 @@ func TestCollectScopes(t *testing.T) {
 
 // A file may have any name.
 func TestProblem_OneLine(t *testing.T) {
-	p := &plan.Problem{Where: "a\x1b[2J\nReady True.yaml: Deployment shop/web", Err: errors.New("is wrong")}
-	if got, want := p.Error(), `"a\x1b[2J\nReady True.yaml: Deployment shop/web": is wrong`; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	for where, want := range map[string]string{
+		"a\x1b[2J\nReady True.yaml: Deployment shop/web": `"a\x1b[2J\nReady True.yaml: Deployment shop/web": is wrong`,
+		"b\u202elmay.bew: Deployment shop/web":           `"b\u202elmay.bew: Deployment shop/web": is wrong`,
+		"c/straße.yaml: Deployment shop/web":             "c/straße.yaml: Deployment shop/web: is wrong",
+	} {
+		if got := (&plan.Problem{Where: where, Err: errors.New("is wrong")}).Error(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	for sent, want := range map[string]string{
+		"remote: no\r\n\tsuch\x1b[31m branch\n": "remote: no such [31m branch",
+		"of \u202eelpoep\u202c\u2028\u2066x":    "of elpoep x",
+		strings.Repeat("ä", 300):                strings.Repeat("ä", 240) + "…",
+	} {
+		if got := plan.OneLine(sent); got != want {
+			t.Errorf("OneLine(%q) = %q, want %q", sent, got, want)
+		}
 	}
 }

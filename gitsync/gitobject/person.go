@@ -22,10 +22,10 @@ func Person(s string) string {
 }
 
 // Printable returns a text of a commit with its control characters replaced: a terminal
-// would act by them.
+// would act by them, or show another text.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 			return unicode.ReplacementChar
 		}
 		return r

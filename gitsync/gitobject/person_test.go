@@ -12,6 +12,10 @@ func TestAuthor(t *testing.T) {
 	if got, want := AuthorOf(c), "Ada\ufffd[999D\ufffd[2K 10/10\ufffd8m <ada@example.org>"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	c.Author.Name = "Ada \u202egnal\u2069"
+	if got, want := AuthorOf(c), "Ada \ufffdgnal\ufffd <ada@example.org>"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 	c.Author.Name = ""
 	if got, want := AuthorOf(c), "<ada@example.org>"; got != want {
 		t.Errorf("%q, want %q", got, want)
