@@ -314,6 +314,12 @@ func (r *reconciler) decide(ctx context.Context, o engine.Observed) (engine.Obse
 		}
 		d = r.clock.Decide(o)
 	}
+	if d.NeedsReady {
+		if o.Ready, err = r.pods.Ready(ctx, &o); err != nil {
+			return o, d, err
+		}
+		d = r.clock.Decide(o)
+	}
 	again := false
 	for i, t := range []struct {
 		try    func(context.Context, engine.Observed, engine.Decision) (refused, err error)

@@ -30,6 +30,10 @@ func (c *cluster) decideWith(o engine.Observed) engine.Decision {
 		o.Pods = &engine.Pods{Failing: failing, Waiting: waiting, PlacedTime: c.placed(c.version), Cause: fmt.Sprintf("%d failing, %d waiting", failing, waiting)}
 		d = engine.Decide(o, c.now)
 	}
+	if d.NeedsReady {
+		o.Ready = readyOf(c, &o)
+		d = engine.Decide(o, c.now)
+	}
 	for _, t := range []struct {
 		try    func(engine.Observed, engine.Decision) error
 		reason string
@@ -40,6 +44,20 @@ func (c *cluster) decideWith(o engine.Observed) engine.Decision {
 		}
 	}
 	return d
+}
+
+// readyOf counts the ready pods that the update revision has, whatever its status says.
+func readyOf(c *cluster, o *engine.Observed) *int32 {
+	var ready int32
+	for _, i := range c.live() {
+		for _, rs := range o.ReplicaSets {
+			if rs.Name == c.sets[i].rs.Name && engine.IsUpdate(o, rs) {
+				its, _ := c.count(i)
+				ready += its
+			}
+		}
+	}
+	return &ready
 }
 
 // tryHandBack is the dry run of a hand-back: what admission would make of the

@@ -25,6 +25,9 @@ type Decision struct {
 	// NeedsPods: the decision depends on why pods of the update revision are not
 	// available. Observe [Observed].Pods and decide again before acting on it.
 	NeedsPods bool
+	// NeedsReady: a gate opens in it. Observe [Observed].Ready and decide again before acting
+	// on it.
+	NeedsReady bool
 	// Unready: pods are on their way. With [Observed].Pods the message says why they
 	// are not there; all else stays.
 	Unready bool

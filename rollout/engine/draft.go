@@ -19,6 +19,7 @@ type draft struct {
 	// unreleased: nothing is under way, and yet not what spec.template says runs.
 	unreleased bool
 	needsPods  bool
+	needsReady bool
 	unready    bool // pods are on their way
 	growth     *Resize
 	// analysisWait is when a verdict may change by itself; zero without one.

@@ -364,10 +364,7 @@ func (o *oracle) opens(c *cluster, r *release, ob *engine.Observed, i int) bool 
 	if n == 0 {
 		return false // to zero and back passes no gate
 	}
-	target := most(r.steps[:i+1], n)
-	if surge, _ := c.bounds(); surge == 0 {
-		target = min(target, n-1) // one other stays until the last step
-	}
+	target := targetOf(c, r, i, n)
 	var available int32
 	for _, rs := range ob.ReplicaSets {
 		if versionIn(&rs.Spec.Template) == r.version {
@@ -389,13 +386,28 @@ func (o *oracle) opens(c *cluster, r *release, ob *engine.Observed, i int) bool 
 		}
 		return false
 	}
-	if ob.Release.Spec.Paused {
+	if ob.Release.Spec.Paused || isLacking(c, r.version, target) {
 		return false // no gate opens, but the time of a pause counts
 	}
 	pause := ob.Release.Spec.Strategy.Steps[i].Pause
 	return pause != nil && c.now.Sub(w.since) >= pause.Duration.Duration ||
 		o.completed(r, ob, i) ||
 		o.approved(r, ob.Release.Spec.Approval, i)
+}
+
+// targetOf is how many of n pods step i of a release wants.
+func targetOf(c *cluster, r *release, i int, n int32) int32 {
+	target := most(r.steps[:i+1], n)
+	if surge, _ := c.bounds(); surge == 0 {
+		target = min(target, n-1) // one other stays until the last step
+	}
+	return target
+}
+
+// isLacking reports whether fewer pods of a version are ready, whatever its ReplicaSet says.
+func isLacking(c *cluster, version int, target int32) bool {
+	_, ready, _, _, _ := c.podsOf(version)
+	return ready < target
 }
 
 // tolerated is how many of a target's pods a waiting step may lack.

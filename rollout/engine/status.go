@@ -74,7 +74,7 @@ func conclude(d *draft) Decision {
 	paceStatus(d)
 	return Decision{
 		Actions: d.actions, Status: d.Status, Events: d.events, Wait: d.wait, NeedsPods: d.needsPods, Unready: d.unready && d.Pods == nil,
-		Measure: missingMeasurements(d), Growth: d.growth,
+		Measure: missingMeasurements(d), Growth: d.growth, NeedsReady: d.needsReady,
 	}
 }
 

@@ -18,7 +18,7 @@ func decideGate(d *draft) {
 	timeGate(d)
 	beginAnalysis(d)
 	g := gates.Check(&d.Position)
-	d.wait = g.Wait
+	d.wait, d.needsReady = g.Wait, g.NeedsReady
 	switch {
 	case g.Open && d.LastStep(): // its verdict has come with this round, and the next one moves
 		d.report(v1alpha1.ReasonUpgrading, d.Progress())

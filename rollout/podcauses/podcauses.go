@@ -78,6 +78,42 @@ func (f *Finder) Find(ctx context.Context, o *engine.Observed) (*engine.Pods, er
 	return causes.sum(f.now()), nil
 }
 
+// Ready counts the pods of the update revision that are ready by what they say themselves. It
+// reads no clock: how long they have been ready is in the status of their ReplicaSet.
+func (f *Finder) Ready(ctx context.Context, o *engine.Observed) (*int32, error) {
+	var ready int32
+	for _, rs := range o.ReplicaSets {
+		if !engine.IsUpdate(o, rs) {
+			continue
+		}
+		for more := ""; ; {
+			var pods corev1.PodList
+			err := f.reader.List(ctx, &pods, client.InNamespace(rs.Namespace), client.MatchingLabels(rs.Spec.Selector.MatchLabels),
+				client.Limit(podsOfPage), client.Continue(more))
+			if err != nil {
+				return nil, fmt.Errorf("listing the pods of ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
+			}
+			for i := range pods.Items {
+				if pod := &pods.Items[i]; metav1.IsControlledBy(pod, rs) && isReady(pod) {
+					ready++
+				}
+			}
+			if more = pods.Continue; more == "" {
+				break
+			}
+		}
+	}
+	return &ready, nil
+}
+
+// isReady reports whether a pod runs and is ready.
+func isReady(pod *corev1.Pod) bool {
+	counts := pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
+	return counts && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 // findStrangers counts the pods that were made for a ReplicaSet and that its selector
 // does not match, and names the labels. Admission has changed them, so the ReplicaSet
 // controller lets them go and makes others, without end.

@@ -141,6 +141,9 @@ type Observed struct {
 	// Pods says why pods of the update revision are not available; nil: not
 	// observed. A Decision says when it needs them.
 	Pods *Pods
+	// Ready is how many pods of the update revision are ready by what they say
+	// themselves; nil: not observed. A Decision says when it needs it.
+	Ready *int32
 	// Unconfirmed is why nothing begins and nothing moves: another user has made the plan of
 	// a GitSource, which has not written it since. It is empty for any other plan. SourceGone:
 	// there is no such GitSource.

@@ -24,6 +24,8 @@ type Gate struct {
 	Reason  string
 	Message string
 	Wait    time.Duration
+	// NeedsReady: it opens if the pods of the step are ready, by the pods themselves.
+	NeedsReady bool
 }
 
 // Check returns the answer of the first check that has one.
@@ -31,10 +33,32 @@ func Check(p *position.Position) Gate {
 	for _, of := range []func(*position.Position) *Gate{frozen, backwards, analysed, approvedInCluster, ApprovedInGit, pausing} {
 		if g := of(p); g != nil {
 			overridden(p, g)
-			return *g
+			return ready(p, g)
 		}
 	}
 	return *unapproved(p)
+}
+
+// readyInterval is when to look again at pods that are not as their ReplicaSet says.
+const readyInterval = 5 * time.Second
+
+// ready keeps a gate closed while fewer pods are ready than their ReplicaSet says. Its status
+// may be old: the ReplicaSet controller is away, or this one has not read on. The pods of the
+// stable revision would be taken away for pods that are not there. A way back does not ask.
+func ready(p *position.Position, g *Gate) Gate {
+	if !g.Open || p.Status.RollingBack || p.LastStep() {
+		return *g
+	}
+	if p.Ready == nil {
+		g.NeedsReady = true
+		return *g
+	}
+	goal, _ := p.Target(int(p.Status.CurrentStepIndex))
+	if *p.Ready >= goal {
+		return *g
+	}
+	return Gate{Reason: position.ReasonUnderWay(p), Wait: readyInterval, Message: fmt.Sprintf(
+		"%s, and %d of these pods are ready; the status of ReplicaSet %s does not say so yet", p.Progress(), *p.Ready, p.Goal.ReplicaSet.Name)}
 }
 
 // OpensNow reports whether the gate opens by now without a pause to sit out.
