@@ -109,11 +109,17 @@ func setsOf(c *cluster, version int) []int {
 	return slices.DeleteFunc(c.live(), func(i int) bool { return versionIn(&c.sets[i].rs.Spec.Template) != version })
 }
 
+// fails reports whether a version lacks pods that it had, and some fail.
+func fails(c *cluster, version int, had int32) bool {
+	_, _, there, failing, _ := c.podsOf(version)
+	return there < had && failing > 0
+}
+
 // judgeStatus judges a status that was written.
 func judgeStatus(c *cluster, ob *engine.Observed, before v1alpha1.BatchReleaseStatus) {
 	s, r := c.br.Status, c.oracle.current(c, &ob.Release.Spec)
 	failed := s.FailedCommit == r.commit && s.FailedRevision != "" && before.FailedRevision == ""
-	if gate := c.oracle.gate; failed && gate.of == gateOf(r) && !r.waits[r.position].since.IsZero() &&
+	if gate := c.oracle.gate; failed && gate.of == gateOf(r) && !r.waits[r.position].since.IsZero() && !fails(c, r.version, gate.had) &&
 		ob.Release.Annotations[v1alpha1.AnnotationRollback] == "" && len(setsOf(c, r.version)) == 1 {
 		c.violate("false rollback", "v%d goes back, and the pods that its gate had are there: %s", r.version+1, s.FailedMessage)
 	}

@@ -133,3 +133,29 @@ func TestScenarios_LongWithoutNode(t *testing.T) {
 		})
 	}
 }
+
+// A gate loses fewer of its pods than maxUnavailable allows, for good.
+func TestScenarios_LossWithinMaxUnavailable(t *testing.T) {
+	const begun = "quiet; bring 2; quiet; "
+	two := func(s *setup) { s.unavailable = intstr.FromInt32(2) }
+	for name, tc := range map[string]struct {
+		setup setup
+		moves string
+		runs  int // the version of the Deployment's template
+	}{
+		"it fails, and the plan rolls back":            {ten(rollsBack, two, stepped("50% 100%")), "break 2; sets 2; run 25m", 1},
+		"it fails, and the plan holds":                 {ten(two, stepped("50% 100%")), "break 2; sets 2; run 25m", 2},
+		"it waits for a node, and the plan rolls back": {ten(rollsBack, two, stepped("50% 100%")), "evict 2; sets 2; run 25m", 2},
+		"it was never there, and the plan rolls back":  {ten(rollsBack, two, stepped("50% 100%")), "outgrow 2", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c *cluster
+			if v := runTo(tc.setup, split(begun+tc.moves), &c); v != nil {
+				t.Fatalf("%s: %s", v.rule, v.text)
+			}
+			if got := versionIn(&c.d.Spec.Template) + 1; got != tc.runs {
+				t.Errorf("the Deployment is at v%d, want v%d: %s", got, tc.runs, c)
+			}
+		})
+	}
+}

@@ -73,8 +73,9 @@ func fallBack(d *draft) {
 	d.report(position.ReasonUnderWay(&d.Position), d.Progress())
 }
 
-// awaitPods is about a step whose target was raised at its gate. The gate waits for the
-// pods, and the release does not fail for them.
+// awaitPods is about a step whose target was raised at its gate, or that has lost no more of
+// its pods than maxUnavailable allows. The gate waits for the pods. The release does not fail
+// for those that it never had.
 func awaitPods(d *draft) {
 	if d.Spec.Paused {
 		d.report(v1alpha1.ReasonReleasePaused, "the plan is paused; "+d.Progress())
@@ -87,6 +88,10 @@ func awaitPods(d *draft) {
 	if left := d.DeadlineLength() - d.Now.Sub(d.Status.ProgressTime.Time); left > 0 {
 		d.wait, d.unready = left, d.IsUnready()
 		d.report(position.ReasonUnderWay(&d.Position), d.Progress())
+		return
+	}
+	if position.LacksPods(&d.Position) {
+		missDeadline(d)
 		return
 	}
 	stallMissed(d)

@@ -24,14 +24,21 @@ func Recovered(p *Position) bool {
 // the number that was wanted then, or is now if that is less. A step has too few if fewer
 // are available than that number less its maxUnavailable.
 func LostPods(p *Position) bool {
-	target, _ := p.Target(int(p.Status.CurrentStepIndex))
-	had := min(p.Status.CurrentStepTarget, target)
+	had := had(p)
 	_, unavailable, err := plan.Bounds(&p.Strategy, had)
 	if err != nil {
 		unavailable = 0
 	}
-	g := NewSet(*p.Goal)
-	return g.Clamp().Available < had-max(0, min(unavailable, had-1))
+	return p.GoalPods().Available < had-max(0, min(unavailable, had-1))
+}
+
+// LacksPods reports whether a step that had its pods has fewer of them left, however many.
+func LacksPods(p *Position) bool { return p.GoalPods().Available < had(p) }
+
+// had is how many pods the step had, or wants now if that is less.
+func had(p *Position) int32 {
+	target, _ := p.Target(int(p.Status.CurrentStepIndex))
+	return min(p.Status.CurrentStepTarget, target)
 }
 
 // LostSeconds is the total time that a step has lacked pods that it had, now that it has
