@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -342,6 +343,10 @@ func (c *Clone) Push(ctx context.Context, commit, branch string) error {
 // aftermath is how long it may take to find out what an interrupted command has done.
 const aftermath = 20 * time.Second
 
+// notOfRepository keeps git from running a program that a commit names. A folder of the
+// repository may look like a bare one, with a configuration of its own.
+var notOfRepository = []string{"-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false"}
+
 // git runs git as its user would: with their configuration and their terminal.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	out, err := gitBytes(ctx, dir, args...)
@@ -349,7 +354,7 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 }
 
 func gitBytes(ctx context.Context, dir string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd := exec.CommandContext(ctx, "git", append(slices.Clone(notOfRepository), args...)...)
 	cmd.Dir = dir
 	cmd.Stdin = os.Stdin // a passphrase is asked for there
 	// A hook or an alias of git may have set variables that name another repository.

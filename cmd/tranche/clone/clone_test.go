@@ -286,3 +286,38 @@ func TestNoGit(t *testing.T) {
 		t.Errorf("without git: %v", err)
 	}
 }
+
+// A folder of the repository that looks like a bare one decides nothing: git would run a
+// program that its configuration names.
+func TestFind_PlantedBareRepository(t *testing.T) {
+	bare, c, run := repository(t)
+	planted, ran := filepath.Join(c.Dir, "docs"), filepath.Join(t.TempDir(), "ran")
+	run("init", "--quiet", "--bare", planted)
+	run("--git-dir", planted, "config", "core.bare", "false")
+	run("--git-dir", planted, "config", "core.worktree", c.Dir)
+	run("--git-dir", planted, "config", "remote.origin.url", "file://"+bare)
+	run("--git-dir", planted, "config", "core.fsmonitor", "touch "+ran+"; false")
+	for _, find := range []func() (*Clone, error){
+		func() (*Clone, error) { return Find(t.Context(), planted, "file://"+bare) },
+		func() (*Clone, error) { return Here(t.Context(), planted) },
+		func() (*Clone, error) { return At(t.Context(), planted) },
+	} {
+		found, err := find()
+		if err == nil || !strings.Contains(err.Error(), "is not in a clone") {
+			t.Errorf("%+v: %v", found, err)
+		}
+	}
+	if _, err := git(t.Context(), planted, "status"); err == nil {
+		t.Error("git takes the folder for a repository")
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("a program of the repository has run")
+	}
+	at := filepath.Join(c.Dir, "deploy")
+	if err := os.Mkdir(at, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := Find(t.Context(), at, "file://"+bare); err != nil || *found != *c {
+		t.Errorf("in another folder: %+v: %v", found, err)
+	}
+}
