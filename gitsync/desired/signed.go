@@ -55,12 +55,9 @@ func (h *History) unsigned(ctx context.Context, a *plan.Approval, c *Candidate) 
 	if err != nil {
 		return nil, err
 	}
-	by, why, hint, err := h.Reader.Signatures.SignerOfFile(ctx, h.Reader.Snapshot, a.File, b, plumbing.NewHash(a.Spec.Commit))
-	if err != nil {
-		return nil, err
-	}
-	if why != "" {
-		return a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.In), why), hint), nil
+	by, ignored, err := h.Reader.Signatures.SignerOfApproval(ctx, h.Reader.Snapshot, a, b)
+	if err != nil || ignored != nil {
+		return ignored, err
 	}
 	h.approvers[a.File] = by
 	if !h.Reader.Signatures.DistinctAuthor {

@@ -96,4 +96,16 @@ func (p *Policy) SignerOf(ctx context.Context, store storer.EncodedObjectStorer,
 	return by, why, nil
 }
 
+// SignerOfApproval returns which of the signers brought an approval for a release, or why it is
+// ignored, since that is none of them. The rule is that of [plan.Approval.NotAsSigned] and this one.
+func (p *Policy) SignerOfApproval(ctx context.Context, store storer.EncodedObjectStorer, a *plan.Approval, at FileOrigin) (
+	by signature.Signature, ignored *plan.Problem, err error,
+) {
+	by, why, hint, err := p.SignerOfFile(ctx, store, a.File, at, plumbing.NewHash(a.Spec.Commit))
+	if err == nil && why != "" {
+		ignored = a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(at.In), why), hint)
+	}
+	return by, ignored, err
+}
+
 var errOwnKey = errors.New("it is signed by the key of spec.writeBack.signingKey, which is the controller's and no person's")

@@ -160,6 +160,9 @@ func (ch *Change) Commit(ctx context.Context, message string, sign bool) (string
 	return commit, nil
 }
 
+// Made reports whether a commit is the one that Commit returned last.
+func (ch *Change) Made(commit string) bool { return ch != nil && ch.commit == commit }
+
 var errNoCommit = errors.New("there is no commit to move the branch to")
 
 // Take moves the clone's branch forward to the commit.

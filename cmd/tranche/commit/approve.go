@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/cmd/tranche/commit/direct"
 	"github.com/tranche-dev/tranche/cmd/tranche/commit/refusal"
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/signed"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -41,7 +42,8 @@ approval is for. After an edit of the plan, approve again: the command changes
 that line, and the new commit brings the approval.
 
 If the source lists signers, the approval has a file of its own, which is shown whole.
-A file with anything else in it is refused, since a signature would cover that, too.
+A file with anything else in it is refused, since a signature would cover that, too. An
+approval in another file that no signer has signed is ignored, as by the controller.
 
 With --plan the command approves the change of the plan that the clone has, and no
 release. It shows what governs the Deployment now and what would, and commits a file of
@@ -120,8 +122,10 @@ func (st *commitCommand) approve(step int32) error {
 		return err
 	}
 	st.already = fmt.Sprintf("the branch has an approval of step %d of %s/%s already", step, br.Namespace, br.Name)
+	judge := &signed.Approvals{Release: br, Source: st.source, Clone: st.clone, Client: st.at, Say: st.say}
 	change := func(ctx context.Context, ch *clone.Change) (string, error) {
-		file, r, err := st.approvalPlace(ctx)
+		judge.Own = ch
+		file, r, err := st.approvalPlace(ctx, judge)
 		if err != nil {
 			return "", err
 		}
@@ -159,7 +163,7 @@ func (st *commitCommand) approve(step int32) error {
 		}
 		return fmt.Sprintf("Approve step %d of %s", step, br.Name), ch.Write(ctx, file, content)
 	}
-	check := func(commit string) error { return st.checkApproval(commit, step) }
+	check := func(commit string) error { return st.checkApproval(commit, step, judge) }
 	return st.commit(change, check, append(st.names(), fmt.Sprintf("Tranche-Step: %d", step))...)
 }
 
@@ -223,8 +227,9 @@ func (st *commitCommand) names() []string {
 }
 
 // approvalPlace returns the file of the release's approval and the release as the
-// clone has it. The file is the one that is there, else one of the release's name.
-func (st *commitCommand) approvalPlace(ctx context.Context) (string, *plan.Release, error) {
+// clone has it. The file is the one that is there, else one of the release's name. If the
+// source lists signers, a file of another user elsewhere is not the one that is there.
+func (st *commitCommand) approvalPlace(ctx context.Context, judge *signed.Approvals) (string, *plan.Release, error) {
 	head, err := st.clone.Head(ctx)
 	if err != nil {
 		return "", nil, err
@@ -237,31 +242,26 @@ func (st *commitCommand) approvalPlace(ctx context.Context) (string, *plan.Relea
 	if err != nil {
 		return "", nil, err
 	}
-	dir := st.source.Spec.ApprovalsPath()
-	approvals, _ := manifest.ReadApprovals(tree, dir, st.source.DefaultNamespace())
-	for _, a := range approvals {
-		if !a.ForRelease() || a.Metadata.Namespace != st.release.Namespace || a.Metadata.Name != st.release.Name {
-			continue
-		}
-		if cli.HasSigners(st.source) && !a.Alone {
-			return "", nil, fmt.Errorf("%s has other documents than the approval of %s/%s, and a signature would cover them, too; give each a "+
-				"file of its own", a.File, st.release.Namespace, st.release.Name)
-		}
-		return a.File, r, nil
+	all, _ := manifest.ReadApprovals(tree, st.source.Spec.ApprovalsPath(), st.source.DefaultNamespace())
+	approvals := slices.DeleteFunc(all, func(a plan.Approval) bool {
+		return !a.ForRelease() || a.Metadata.Namespace != st.release.Namespace || a.Metadata.Name != st.release.Name
+	})
+	own, taken := signed.OwnPlace(tree, st.source.Spec.ApprovalsPath(), st.release, approvals)
+	file := own
+	if cli.HasSigners(st.source) {
+		file, err = judge.Place(ctx, head, own, approvals)
+	} else if len(approvals) > 0 {
+		file = approvals[0].File
 	}
-	place := path.Join(dir, st.release.Name+".yaml")
-	if tree.Exists(place) {
-		place = path.Join(dir, st.release.Namespace+"-"+st.release.Name+".yaml")
+	if err == nil && file == "" {
+		err = fmt.Errorf("%s is there and no approval of %s/%s; remove it", taken, st.release.Namespace, st.release.Name)
 	}
-	if tree.Exists(place) {
-		return "", nil, fmt.Errorf("%s is there and no approval of %s/%s; remove it", place, st.release.Namespace, st.release.Name)
-	}
-	return place, r, tree.Err()
+	return file, r, errors.Join(err, tree.Err())
 }
 
 // checkApproval makes sure that a commit approves the step, as the controller
 // will read it.
-func (st *commitCommand) checkApproval(commit string, step int32) error {
+func (st *commitCommand) checkApproval(commit string, step int32, judge *signed.Approvals) error {
 	set, tree, err := st.rendering().Made(st.cmd.Context(), commit)
 	if err != nil {
 		return err
@@ -271,15 +271,18 @@ func (st *commitCommand) checkApproval(commit string, step int32) error {
 		return err
 	}
 	approvals, _ := manifest.ReadApprovals(tree, st.source.Spec.ApprovalsPath(), st.source.DefaultNamespace())
-	a, problems := plan.MatchApproval(r, st.release.Spec.Commit, approvals)
-	if a == nil || a.Spec.Step != step || a.Spec.Revision != st.release.Status.UpdateRevision {
-		if len(problems) > 0 {
-			return fmt.Errorf("the approval would not count: %w", problems)
+	var problems plan.Problems
+	if cli.HasSigners(st.source) {
+		if approvals, problems, err = judge.Counted(st.cmd.Context(), commit, approvals); err != nil {
+			return err
 		}
-		return errors.New("the approval would not count; nothing was changed")
 	}
-	if p := a.NotAsSigned(); p != nil && cli.HasSigners(st.source) {
-		return fmt.Errorf("the approval would not count: %w", p)
+	a, more := plan.MatchApproval(r, st.release.Spec.Commit, approvals)
+	if a != nil && a.Spec.Step == step && a.Spec.Revision == st.release.Status.UpdateRevision {
+		return nil
 	}
-	return nil
+	if problems = append(problems, more...); len(problems) > 0 {
+		return fmt.Errorf("the approval would not count: %w", problems)
+	}
+	return errors.New("the approval would not count; nothing was changed")
 }

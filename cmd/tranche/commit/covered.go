@@ -11,11 +11,10 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/storer"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/cmd/tranche/commit/signed"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
@@ -90,15 +89,7 @@ func (k *knownSignatures) read(ctx context.Context) (err error) {
 	if k.objects, err = k.clone.Objects(); err != nil {
 		return err
 	}
-	name := client.ObjectKey{Namespace: k.source.Namespace, Name: k.source.Spec.Verify.SecretRef.Name}
-	var secret corev1.Secret
-	if err := k.at.Get(ctx, name, &secret); err != nil {
-		k.unread = fmt.Errorf("getting Secret %s: %w", name, err)
-		return nil
-	}
-	if k.keys, err = signature.ParseKeys(secret.Data); err != nil {
-		k.unread = fmt.Errorf("reading Secret %s: %w", name, err)
-	}
+	k.keys, k.unread = signed.Keys(ctx, k.at, k.source, &k.source.Spec.Verify.Verification)
 	return nil
 }
 
@@ -155,8 +146,7 @@ func (k *knownSignatures) verified(ctx context.Context, commit string) bool {
 		if cli.ReadyOf(k.source).Reason == v1alpha1.ReasonCommitNotVerified && k.source.Status.ObservedCommit == commit {
 			return false
 		}
-		good, err := k.clone.Git(ctx, "--no-replace-objects", "log", "-1", "--no-show-signature", "--format=%G?", commit)
-		return err == nil && good == "G"
+		return signed.Trusts(ctx, k.clone, commit)
 	}
 	raw, err := gitobject.RawCommit(k.objects, plumbing.NewHash(commit))
 	if err != nil || plumbing.ComputeHash(plumbing.CommitObject, raw) != plumbing.NewHash(commit) {
