@@ -71,6 +71,7 @@ func (u *upgrades) examine(v trancheVersion) {
 		}
 		u.doctor(2, admin, fault.flags, fault.text, "problem")
 	}
+	before := u.holder()
 	u.without("gitsources", "spec/properties/dependsOn")
 	u.doctor(2, admin, "", "gitsources.tranche.dev: it is older than this program, and lacks spec.dependsOn")
 	u.kubectl("delete", "--ignore-not-found", "-k", filepath.Join(v.config, "policy")) // no apply takes away what kubectl patch has set
@@ -79,6 +80,7 @@ func (u *upgrades) examine(v trancheVersion) {
 		_, err := u.c.Kubectl(u, "rollout", "status", "deployment/tranche-controller", "-n", "tranche-system", "--timeout=5s")
 		return err
 	})
+	anotherLeads(u, before) // the controller has ended, to read all objects again
 	u.doctor(0, admin, "")
 	u.stop(syscall.SIGTERM)
 	clustertest.Wait(u, "the controllers to have had the time of a lease", func() error {

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -211,6 +212,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 		}
 	}
 	ctrl.Log.Info("Starting", "version", cli.VersionString())
+	if err := fences.schemas.await(ctx, tellOutdated(fences.schemas.reader, mgr.GetEventRecorder("tranche"), selector)); err != nil {
+		return nil //nolint:nilerr // it is told to end
+	}
 	if err := fences.run(ctx, mgr.Start); err != nil {
 		return fmt.Errorf("running the controller: %w", err)
 	}
@@ -294,13 +298,14 @@ func notifySource(n *notify.Notifier) func(gitsync.SourceNews) {
 
 // fences are what the clients of a manager are guarded by.
 type fences struct {
-	lease  *lease
-	rewind *rewind
+	lease   *lease
+	rewind  *rewind
+	schemas *schemas
 }
 
 // mayWrite returns why nothing may be written now.
 func (f fences) mayWrite() error {
-	if err := f.rewind.mayWrite(); err != nil {
+	if err := cmp.Or(f.schemas.mayWrite(), f.rewind.mayWrite()); err != nil {
 		return err
 	}
 	return f.lease.mayWrite()
@@ -308,7 +313,9 @@ func (f fences) mayWrite() error {
 
 // run runs a manager until it ends, or until a fence lets nothing be written any more.
 func (f fences) run(ctx context.Context, start func(context.Context) error) error {
-	return f.rewind.run(ctx, func(ctx context.Context) error { return f.lease.run(ctx, start) })
+	return f.schemas.run(ctx, func(ctx context.Context) error {
+		return f.rewind.run(ctx, func(ctx context.Context) error { return f.lease.run(ctx, start) })
+	})
 }
 
 // newManager makes a manager, and what its clients are guarded by.
@@ -345,6 +352,10 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, fences, err
 	if err != nil {
 		return nil, fences{}, err
 	}
+	fields, err := newSchemas(rc)
+	if err != nil {
+		return nil, fences{}, err
+	}
 	var l *lease
 	var events leaderEvents
 	if o.leaderElect {
@@ -355,6 +366,7 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, fences, err
 		rc.Wrap(l.guard)
 	}
 	rc.Wrap(back.guard)
+	rc.Wrap(fields.guard)
 	mgr, err := ctrl.NewManager(rc, options)
 	if err != nil {
 		return nil, fences{}, fmt.Errorf("setting up the controller: %w", err)
@@ -366,7 +378,7 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, fences, err
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
 		return nil, fences{}, fmt.Errorf("adding probes: %w", err)
 	}
-	return mgr, fences{l, back}, nil
+	return mgr, fences{l, back, fields}, nil
 }
 
 func setLogger(o controllerOptions) error {

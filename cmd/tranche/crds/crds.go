@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,6 +42,8 @@ type Comparison struct {
 	Message string
 	Todo    string // empty where there is nothing to do
 	Err     error  // of Unread
+	// Metadata is of the CustomResourceDefinition that was compared; nil: there is none, or it was not read.
+	Metadata metav1.Object
 }
 
 // Compare compares all CustomResourceDefinitions of this program. apply is how a user applies
@@ -48,22 +51,28 @@ type Comparison struct {
 func Compare(ctx context.Context, c client.Reader, apply string) []Comparison {
 	var list []Comparison
 	for _, want := range config.Objects("crd", "CustomResourceDefinition") {
-		is := &unstructured.Unstructured{}
-		is.SetGroupVersionKind(want.GroupVersionKind())
-		err := c.Get(ctx, client.ObjectKey{Name: want.GetName()}, is)
-		var r Comparison
-		switch {
-		case apierrors.IsNotFound(err):
-			r = Comparison{State: Missing, Message: "not found", Todo: apply}
-		case err != nil:
-			r = Comparison{State: Unread, Message: err.Error(), Err: err}
-		default:
-			r = compare(want, is, apply)
-		}
-		r.Name = want.GetName()
-		list = append(list, r)
+		list = append(list, CompareOne(ctx, c, want, apply))
 	}
 	return list
+}
+
+// CompareOne compares one CustomResourceDefinition of this program.
+func CompareOne(ctx context.Context, c client.Reader, want *unstructured.Unstructured, apply string) Comparison {
+	is := &unstructured.Unstructured{}
+	is.SetGroupVersionKind(want.GroupVersionKind())
+	err := c.Get(ctx, client.ObjectKey{Name: want.GetName()}, is)
+	var r Comparison
+	switch {
+	case apierrors.IsNotFound(err):
+		r = Comparison{State: Missing, Message: "not found", Todo: apply}
+	case err != nil:
+		r = Comparison{State: Unread, Message: err.Error(), Err: err}
+	default:
+		r = compare(want, is, apply)
+		r.Metadata = is
+	}
+	r.Name = want.GetName()
+	return r
 }
 
 func compare(want, is *unstructured.Unstructured, apply string) Comparison {
@@ -78,8 +87,10 @@ func compare(want, is *unstructured.Unstructured, apply string) Comparison {
 	if served == nil || served["served"] != true {
 		return Comparison{State: NotServed, Message: "version " + v1alpha1.GroupVersion.Version + " is not served", Todo: apply}
 	}
-	d := differences{}
+	d, fields := differences{}, differences{}
 	d.compare("", specOf(want), specOf(is))
+	fields.compare("versions.0", versionOf(want), served) // there may be other versions, or another order
+	d.missing = fields.missing
 	switch {
 	case len(d.missing) > 0:
 		return Comparison{State: Older, Message: "it is older than this program, and lacks " + plan.JoinNames(d.missing),
@@ -157,6 +168,12 @@ func (d *differences) compare(path string, want, is any) {
 	d.changed = append(d.changed, fieldOf(path))
 }
 
+// keeps are what a schema says by which the API server keeps fields. Without it, it drops them.
+var keeps = map[string]bool{
+	"properties": true, "additionalProperties": true, "items": true,
+	"x-kubernetes-preserve-unknown-fields": true, "x-kubernetes-embedded-resource": true,
+}
+
 func (d *differences) compareMaps(path string, want, is map[string]any) {
 	keys := maps.Clone(want)
 	maps.Copy(keys, is)
@@ -170,7 +187,7 @@ func (d *differences) compareMaps(path string, want, is map[string]any) {
 			if want[key] != is[key] {
 				d.words = append(d.words, fieldOf(path))
 			}
-		case fields && !there:
+		case fields && !there, keeps[key] && !fields && is[key] == nil:
 			d.missing = append(d.missing, fieldOf(at))
 		case fields && !wanted:
 			d.extra = append(d.extra, fieldOf(at))
