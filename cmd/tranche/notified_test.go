@@ -100,12 +100,12 @@ func TestNotified(t *testing.T) {
 		"state": "Failed", "next": "tranche sync source -n " + s.ns,
 	}
 	s.hears(h, "SourceFailed", source)
-	s.status(h, bad, "source/"+s.ns+"/source", "failure")
+	s.status(h, bad, "source/"+s.ns+"/source@prod-eu", "failure")
 	s.replace("service.yaml", "port: eighty", "port: 80")
 	good := s.push("put right")
 	s.hears(h, "SourceRecovered", map[string]string{"cluster": "prod-eu", "source": "source", "commit": good, "state": "Succeeded"})
-	s.status(h, good, "source/"+s.ns+"/source", "success")
-	s.status(h, bad, "source/"+s.ns+"/source", "failure")
+	s.status(h, good, "source/"+s.ns+"/source@prod-eu", "success")
+	s.status(h, bad, "source/"+s.ns+"/source@prod-eu", "failure")
 
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	v2 := s.push("web: v2")
@@ -120,7 +120,7 @@ func TestNotified(t *testing.T) {
 	s.replace("deployment.yaml", "web:v2", "web:v3")
 	v3 := s.push("web: v3")
 	s.hears(h, "ReleaseSuperseded", map[string]string{"release": "web", "commit": v2, "message": "of commit " + v3[:12]})
-	s.status(h, v2, s.ns+"/web", "failure")
+	s.status(h, v2, s.ns+"/web@prod-eu", "failure")
 	s.waitFor("web", "WaitingForApproval", 0, nil)
 
 	if out, code := s.tranche("reject", "web", "--yes", "--push", "--reason", "it is slow"); code != 0 {
@@ -131,8 +131,8 @@ func TestNotified(t *testing.T) {
 	})
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.hears(h, "ReleaseSuperseded", map[string]string{"commit": v3, "message": "rejected by Ada <ada@example.org>: it is slow"})
-	s.status(h, v3, s.ns+"/web", "failure")
-	s.status(h, s.run(s.clone, "git", "rev-parse", "HEAD"), s.ns+"/web", "success")
+	s.status(h, v3, s.ns+"/web@prod-eu", "failure")
+	s.status(h, s.run(s.clone, "git", "rev-parse", "HEAD"), s.ns+"/web@prod-eu", "success")
 	clustertest.Wait(t, "the reason in the note of the commit", func() error {
 		s.run(s.clone, "git", "fetch", "--quiet", "origin", "+refs/notes/*:refs/notes/*")
 		note := s.run(s.clone, "git", "log", "-1", "--notes=tranche", "--format=%N", v3)

@@ -165,7 +165,7 @@ func TestSource(t *testing.T) {
 			waiting.Commit + `|3f2c1e000000> by Ada &lt;ada@example.org&gt;)\n` + "`tranche sync web -n shop`" + `"}`,
 		"msteams": `❌ [prod-eu] shop/web SourceFailed|InvalidManifest: <port> (commit [3f2c1e000000](https://git.example.org/shop/commit/` + waiting.Commit + `) by Ada <ada@example.org>)|tranche sync web -n shop`,
 		"webhook": `{"author":"Ada <ada@example.org>","cluster":"prod-eu","commit":"` + waiting.Commit + `","link":"` + failed.Link + `","message":"InvalidManifest: <port>","namespace":"shop","next":"tranche sync web -n shop","reason":"SourceFailed","source":"web","state":"Failed"}`,
-		"github":  `{"context":"tranche/source/shop/web","description":"SourceFailed: InvalidManifest: <port>","state":"failure"}`,
+		"github":  `{"context":"tranche/source/shop/web@prod-eu","description":"SourceFailed: InvalidManifest: <port>","state":"failure"}`,
 	} {
 		t.Run(kind, func(t *testing.T) {
 			s := newServer(t)
@@ -266,6 +266,28 @@ func TestForgeNamespaces(t *testing.T) {
 	n.Tell(waiting)
 	if got := s.received(t, 1); len(got) != 1 || got[0].body["context"] != "tranche/shop/web" {
 		t.Errorf("the forge was asked for %+v, want a status of tranche/shop/web alone", got)
+	}
+}
+
+// Each cluster sets a status of its own: success in one hides no failure in another.
+func TestForgeClusters(t *testing.T) {
+	for kind, field := range map[string]string{"github": "context", "gitea": "context", "gitlab": "name"} {
+		s := newServer(t)
+		for i, cluster := range []string{"staging", "prod-eu"} {
+			n, path := start(t, logr.Discard(), fmt.Sprintf("- {name: a, type: %s, url: %q, token: s3cret, repository: shop/web}\n", kind, s.URL))
+			text, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path, append([]byte("cluster: "+cluster+"\n"), text...), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.Tell(waiting)
+			got := s.received(t, 1)
+			if len(got) != i+1 || got[i].body[field] != "tranche/shop/web@"+cluster {
+				t.Errorf("%s was asked for %+v, want a status of %s", kind, got, cluster)
+			}
+		}
 	}
 }
 

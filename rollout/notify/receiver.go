@@ -295,6 +295,9 @@ func (r Receiver) status(t Transition) (to string, body any) {
 	if t.Source != "" { // a release may have the name of its source
 		name = "tranche/source/" + t.name()
 	}
+	if t.cluster != "" { // another cluster sets its own status of the same commit
+		name += "@" + t.cluster
+	}
 	fields := map[string]string{"context": name, "description": description}
 	api := strings.TrimRight(r.URL, "/")
 	switch r.Type {
