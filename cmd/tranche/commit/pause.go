@@ -36,7 +36,10 @@ func NewResume() *cobra.Command {
 		`Let a paused release go on: commit spec.paused: false to the plan, in the clone of
 the source's repository in the current folder. Comments and formatting of the file stay.
 A patch that tranche pause --overlay added is removed. If the plan's file governs
-more, --overlay and --base are as for tranche pause.`)
+more, --overlay and --base are as for tranche pause.
+
+The pause of a step runs on while the plan is paused. If it has elapsed, the gate opens
+as soon as the plan is resumed: tranche status says so.`)
 }
 
 // pauseOptions say where spec.paused is written.

@@ -77,12 +77,28 @@ func OpensNow(p *position.Position) bool {
 		pause != nil && pause.Duration.Duration <= 0 && !p.Capped()
 }
 
-// frozen: nothing opens while the plan is paused.
+// frozen: nothing opens while the plan is paused. The pause of the step goes on, and the message
+// says what that means for the gate.
 func frozen(p *position.Position) *Gate {
 	if !p.Spec.Paused {
 		return nil
 	}
-	return &Gate{Reason: v1alpha1.ReasonReleasePaused, Message: "the plan is paused; " + p.Progress()}
+	g := &Gate{Reason: v1alpha1.ReasonReleasePaused, Message: "the plan is paused; " + p.Progress()}
+	for _, of := range []func(*position.Position) *Gate{backwards, analysed, approvedInCluster, ApprovedInGit} {
+		if of(p) != nil {
+			return g
+		}
+	}
+	switch pause := pausing(p); {
+	case pause == nil:
+	case pause.Open:
+		g.Message += fmt.Sprintf("; the pause of step %d has elapsed, and its gate opens once the plan is resumed", p.Status.CurrentStepIndex)
+	default:
+		g.Wait = pause.Wait
+		g.Message += fmt.Sprintf("; the pause of step %d runs on, until %s UTC",
+			p.Status.CurrentStepIndex, p.Now.Add(pause.Wait).UTC().Format(time.TimeOnly))
+	}
+	return g
 }
 
 // backwards: the gates of a rollback open as soon as the pods are available.
