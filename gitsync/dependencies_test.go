@@ -81,11 +81,15 @@ func TestDependsOn(t *testing.T) {
 		}
 		return nil
 	})
+	isBehind(s, 1)
 	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
 		t.Errorf("a is %q", v)
 	}
-	last := s.push(map[string]string{"base/b.yaml": configMap("b", "two")})
+	s.push(map[string]string{"deploy/a.yaml": configMap("a", "three")})
+	isBehind(s, 2)
+	last := s.push(map[string]string{"base/b.yaml": configMap("b", "two"), "deploy/a.yaml": configMap("a", "two")})
 	s.applied(last)
+	isBehind(s, 0)
 	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "two" {
 		t.Errorf("a is %q", v)
 	}
@@ -97,6 +101,17 @@ func TestDependsOn(t *testing.T) {
 	last = s.push(map[string]string{"base/b.yaml": "b: [\n"})
 	s.kubectl("patch", "gsrc/shop", "--type=merge", "-p", `{"spec":{"suspend":false}}`) // a whole sync
 	s.applied(last)
+}
+
+// isBehind waits until the metric says how many commits are not applied.
+func isBehind(s *env, commits float64) {
+	s.Helper()
+	clustertest.Wait(s, fmt.Sprintf("the metric to be %v", commits), func() error {
+		if got := gauge(s, "tranche_source_commits_behind", "shop"); got != commits {
+			return fmt.Errorf("it is %v", got)
+		}
+		return nil
+	})
 }
 
 func TestDependenciesThatCannotBe(t *testing.T) {

@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -240,13 +238,22 @@ func (s *env) writesLedgerAtMostEvery30s(clock *aheadClock, rounds *atomic.Int64
 // syncAge is the age of the last sync of the source, as the metric has it.
 func (s *env) syncAge() time.Duration {
 	s.Helper()
+	return time.Duration(gauge(s, "tranche_source_sync_age_seconds", "shop") * float64(time.Second))
+}
+
+// gauge is the value of a metric of a source; 0: there is none.
+func gauge(s *env, name, source string) float64 {
+	s.Helper()
 	families, err := metrics.Registry.Gather()
 	s.must(err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			ofSource := slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "namespace" && l.GetValue() == s.ns })
-			if f.GetName() == "tranche_source_sync_age_seconds" && ofSource {
-				return time.Duration(m.GetGauge().GetValue() * float64(time.Second))
+			has := map[string]string{}
+			for _, l := range m.GetLabel() {
+				has[l.GetName()] = l.GetValue()
+			}
+			if f.GetName() == name && has["namespace"] == s.ns && has["source"] == source {
+				return m.GetGauge().GetValue()
 			}
 		}
 	}

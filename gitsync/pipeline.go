@@ -80,9 +80,8 @@ func syncSnapshot(ctx context.Context, src *source, res *result, s *repository.S
 	if err == nil && !after.moved {
 		after, err = syncCommit(ctx, src, res, s)
 	}
-	if err != nil {
-		res.outcome.Behind = commitrange.Behind(s, s.Commit, plumbing.NewHash(src.gs.Status.AppliedCommit))
-	}
+	// It is none if the commit was applied. Without an error it may wait for other sources.
+	res.outcome.Behind = commitrange.Behind(s, s.Commit, plumbing.NewHash(src.gs.Status.AppliedCommit))
 	return after, err
 }
 
