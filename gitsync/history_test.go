@@ -298,10 +298,16 @@ func TestPruneOfMostIsAskedFor(t *testing.T) {
 		s.write(gs)
 		s.refused(tip, "PruneRefused")
 		get(s, "c", &corev1.ConfigMap{})
-		s.confirm(tip)
+		confirmEdit(s, tip)
 		s.isGone("c", &corev1.ConfigMap{})
 		get(s, "new-c", &corev1.ConfigMap{})
 	})
+}
+
+// confirmEdit confirms what an edit of the spec deletes.
+func confirmEdit(s *env, commit string) {
+	s.Helper()
+	s.confirm(fmt.Sprintf("%s.%d", commit, s.gs().Generation))
 }
 
 func (s *env) confirm(commit string) {

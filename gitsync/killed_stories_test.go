@@ -112,11 +112,12 @@ var killedStories = map[string]func(*env) []stage{
 				want: []string{"ConfigMap a: one", "ConfigMap b: one", webIsGitSyncs},
 			},
 			{
-				do:   edited(func(gs *v1alpha1.GitSource) { gs.Spec.Path = "more" }),
-				push: map[string]string{"deploy/a.yaml": "", "deploy/web.yaml": "", "deploy/b.yaml": "", "more/a.yaml": configMap("a", "two"), "more/web.yaml": web("v1")},
-				want: []string{"ConfigMap a: two", webIsGitSyncs},
+				do:       edited(func(gs *v1alpha1.GitSource) { gs.Spec.Path = "more" }),
+				push:     map[string]string{"deploy/a.yaml": "", "deploy/web.yaml": "", "deploy/b.yaml": "", "more/a.yaml": configMap("a", "two"), "more/web.yaml": web("v1")},
+				confirms: true, want: []string{"ConfigMap a: two", webIsGitSyncs},
 			},
 			{
+				confirms: true,
 				do: func(s *env) {
 					s.kubectl("create", "namespace", s.ns+"-target")
 					s.Cleanup(func() { s.at("").kubectl("delete", "namespace", s.ns+"-target", "--wait=false") })
@@ -125,6 +126,7 @@ var killedStories = map[string]func(*env) []stage{
 				want: []string{"ConfigMap NS-target/a: two", "Deployment NS-target/web: 2 x v1 with 1 env and 2 labels, gitsync's", "Namespace NS-target, nobody's"},
 			},
 			{
+				confirms: true,
 				do: func(s *env) {
 					s.kubectl("create", "serviceaccount", "tenant")
 					s.kubectl("create", "rolebinding", "tenant", "--clusterrole=edit", "--serviceaccount="+s.ns+":tenant")

@@ -125,7 +125,9 @@ type stage struct {
 	push map[string]string
 	// asks: it takes another sync, which a user requests.
 	asks bool
-	want []string
+	// confirms: an edit of the spec deletes objects.
+	confirms bool
+	want     []string
 }
 
 // I6 for the cluster. A controller that dies after each of its writes comes to the
@@ -155,6 +157,9 @@ func (s *env) play(stages []stage) {
 		}
 		if i == 0 {
 			s.source()
+		}
+		if stage.confirms {
+			confirmEdit(s, s.repo.Head())
 		}
 		s.isThere(fmt.Sprintf("stage %d", i), before, stage)
 	}

@@ -423,6 +423,7 @@ func TestATenantsTargetIsGone(t *testing.T) {
 	s.edit(func(gs *v1alpha1.GitSource) { gs.Spec.TargetNamespace = s.other })
 	clustertest.Wait(t, "the ConfigMap there", func() error {
 		s.lookNow()
+		confirmEdit(s.env, s.repo.Head())
 		return s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.other, Name: "a"}, &corev1.ConfigMap{})
 	})
 	there := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.other}}

@@ -97,6 +97,12 @@ func Prepare(ctx context.Context, in Input) (*Changes, error) {
 	if c.Heirs, err = in.Siblings.HeirsOf(ctx, in.Source, in.Reader.Snapshot, c.Wanted); err != nil {
 		return nil, err
 	}
-	before := inventory.Read(in.Source.Status.Inventory)
-	return c, prune.CheckLimit(ctx, in.Observer.As, in.Source, before, c.Heirs.Certain().Union(c.Wanted), c.Desired.Commit)
+	elsewhere, err := desired.Elsewhere(ctx, in.Reader.Snapshot, in.Reader.Snapshot.Commit, in.Source)
+	if err != nil {
+		return nil, err
+	}
+	return c, prune.CheckLimit(ctx, in.Observer.As, prune.Change{
+		Source: in.Source, Before: inventory.Read(in.Source.Status.Inventory), Wanted: c.Heirs.Certain().Union(c.Wanted),
+		Commit: c.Desired.Commit, Elsewhere: elsewhere,
+	})
 }

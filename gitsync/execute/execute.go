@@ -182,6 +182,9 @@ func (in *Input) refused(c *changeset.Changes, o *apply.Observer) *stage.Stage {
 // that of what was: whatever happens from here on, nothing is lost.
 func (in *Input) recordInventory(ctx context.Context, c *changeset.Changes) error {
 	status, written := &in.Source.Status, in.Report.Written()
+	if len(inventory.Read(written.Inventory)) == 0 {
+		status.AppliedFrom = in.Source.Spec.Place()
+	}
 	status.Inventory = c.Wanted.Union(inventory.Read(written.Inventory)).Status()
 	status.Plans = slices.Concat(c.Governed.Plans, c.Governed.Ending)
 	replay.UsePlanApprovals(status, time.Now(), c.Governed.Used)
@@ -218,7 +221,7 @@ func (in *Input) pruneAndRecord(ctx context.Context, c *changeset.Changes, whole
 	if err != nil {
 		return err
 	}
-	status.Plans = c.Governed.Plans
+	status.Plans, status.AppliedFrom = c.Governed.Plans, in.Source.Spec.Place()
 	replay.UsePlanApprovals(status, time.Now(), c.Governed.UsedInTheEnd)
 	in.Cache.Autoscaled = map[string]bool{}
 	for _, t := range c.Targets {

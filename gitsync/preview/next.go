@@ -24,13 +24,14 @@ import (
 // branch names the commits of the releases of a previewed commit, as the
 // controller does once that commit is the tip of the branch.
 type branch struct {
+	store   storer.EncodedObjectStorer
 	commit  plumbing.Hash
 	set     *plan.Set
 	history *desired.History // nil: the store has no history to walk
 }
 
 func newBranch(r *desired.Reader, store storer.EncodedObjectStorer, commit plumbing.Hash, set *plan.Set, t *gittree.Tree) *branch {
-	b := &branch{commit: commit, set: set}
+	b := &branch{store: store, commit: commit, set: set}
 	if files, ok := store.(*filesystem.Storage); ok {
 		r.Snapshot = &repository.Snapshot{EncodedObjectStorer: files, Commit: commit, Tip: commit}
 		b.history = desired.NewHistory(r, &desired.State{Commit: commit.String(), Set: set, Reads: t.Reads()})

@@ -253,7 +253,13 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	if err := v.gone(ctx, gone, heirs); err != nil {
 		return err
 	}
-	return prune.CheckLimit(ctx, v.observer.As, v.gs, before, heirs.Certain().Union(v.wanted), v.Commit)
+	elsewhere, err := desired.Elsewhere(ctx, v.branch.store, v.branch.commit, v.gs)
+	if err != nil {
+		return err
+	}
+	return prune.CheckLimit(ctx, v.observer.As, prune.Change{
+		Source: v.gs, Before: before, Wanted: heirs.Certain().Union(v.wanted), Commit: v.Commit, Elsewhere: elsewhere,
+	})
 }
 
 // heirsOf returns the GitSources to whose paths the commit moves objects. Whether the

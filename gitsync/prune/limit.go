@@ -1,6 +1,7 @@
 package prune
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,29 +20,41 @@ import (
 // share is.
 const few = 2
 
+// Change is what a commit changes in the inventory of its GitSource.
+type Change struct {
+	Source *v1alpha1.GitSource
+	// Before is the inventory, and Wanted that of the commit, with the objects that move to
+	// another source.
+	Before, Wanted inventory.Set
+	Commit         string
+	// Elsewhere says which fields of the spec were edited, so that the source looks elsewhere
+	// than where Before comes from; empty: none.
+	Elsewhere string
+}
+
 // CheckLimit refuses a commit that would delete more than half of what was applied. That is
 // more likely a slip in a path, or a kustomization that lost its list, than meant. An
 // annotation of the GitSource with the commit confirms it. Objects in status.kept have left
 // the branch before, and do not count. Neither do objects that kustomize generates under
 // another name, nor those that are not in the cluster. The inventory has all of a commit of which
 // the API server refused a part.
-func CheckLimit(
-	ctx context.Context, as client.Reader, gs *v1alpha1.GitSource, before, wanted inventory.Set, commit string,
-) error {
-	before = maps.Clone(before)
-	for _, k := range gs.Status.Kept {
-		delete(before, k.ID)
-	}
-	generated := wanted.Generated()
-	gone := slices.DeleteFunc(before.Without(wanted), func(e inventory.Entry) bool { return generated[e.WithoutHash()] })
-	if !gs.Spec.Prune || !exceeds(len(gone), len(before)) {
+//
+// A deletion by an edit of the spec is refused in any number: no commit has deleted the object. So is
+// another namespace for a Deployment with a plan, since all its pods would go and come at once.
+func CheckLimit(ctx context.Context, as client.Reader, c Change) error {
+	before, gone := c.gone()
+	all, gs := len(before), c.Source
+	because := cmp.Or(c.Elsewhere, c.moves(gone))
+	if because == "" && (!gs.Spec.Prune || !exceeds(len(gone), all)) || c.isConfirmed() {
 		return nil
 	}
-	if c := strings.ToLower(gs.Annotations[v1alpha1.AnnotationConfirmPrune]); len(c) >= shortestCommit && strings.HasPrefix(commit, c) {
-		return nil
-	}
-	all, was := len(before), len(gone)
-	if gs.Status.AppliedWith == "" {
+	switch was := len(gone); {
+	case because != "":
+		gone, because = c.deleted(ctx, as, gone), ", since "+because
+		if len(gone) == 0 {
+			return nil
+		}
+	case gs.Status.AppliedWith == "":
 		gone = slices.DeleteFunc(gone, func(e inventory.Entry) bool { return isAbsent(ctx, as, e) })
 		all -= was - len(gone)
 		if !exceeds(len(gone), all) {
@@ -49,12 +62,74 @@ func CheckLimit(
 		}
 	}
 	return &plan.Problem{
-		Reason: v1alpha1.ReasonPruneRefused, Where: gs.Spec.Ref.String() + "@" + plan.ShortCommit(commit),
-		Err: fmt.Errorf("%d of the %d objects that were applied would be deleted: %s",
-			len(gone), all, plan.JoinNames(inventory.Names(gone))),
-		Hint: fmt.Sprintf("if that is meant, kubectl annotate -n %s gitsource %s --overwrite %s=%s",
-			gs.Namespace, gs.Name, v1alpha1.AnnotationConfirmPrune, plan.ShortCommit(commit)),
+		Reason: v1alpha1.ReasonPruneRefused, Where: gs.Spec.Ref.String() + "@" + plan.ShortCommit(c.Commit),
+		Err: fmt.Errorf("%d of the %d objects that were applied would be deleted%s: %s",
+			len(gone), all, because, plan.JoinNames(inventory.Names(gone))),
+		Hint: fmt.Sprintf("if that is meant, kubectl annotate -n %s gitsource %s --overwrite %s=%s%s",
+			gs.Namespace, gs.Name, v1alpha1.AnnotationConfirmPrune, plan.ShortCommit(c.Commit), c.suffix()),
 	}
+}
+
+// gone returns the objects that count, and those of them that the commit does not have.
+func (c *Change) gone() (before inventory.Set, gone []inventory.Entry) {
+	before = maps.Clone(c.Before)
+	for _, k := range c.Source.Status.Kept {
+		delete(before, k.ID)
+	}
+	generated := c.Wanted.Generated()
+	return before, slices.DeleteFunc(before.Without(c.Wanted), func(e inventory.Entry) bool { return generated[e.WithoutHash()] })
+}
+
+// suffix is what an annotation has behind the commit. An edit of the spec brings no commit, and
+// the one that is applied may be confirmed already. So the confirmation is for the generation.
+func (c *Change) suffix() string {
+	if c.Elsewhere == "" {
+		return ""
+	}
+	return fmt.Sprintf(".%d", c.Source.Generation)
+}
+
+func (c *Change) isConfirmed() bool {
+	commit, ok := strings.CutSuffix(strings.ToLower(c.Source.Annotations[v1alpha1.AnnotationConfirmPrune]), c.suffix())
+	return ok && len(commit) >= shortestCommit && strings.HasPrefix(c.Commit, commit)
+}
+
+// moves says which Deployment with a plan comes under the same name in another namespace; empty:
+// none. The plan goes with it.
+func (c *Change) moves(gone []inventory.Entry) string {
+	plans := map[string]bool{}
+	for _, e := range gone {
+		plans[e.Namespace] = plans[e.Namespace] || inventory.IsRelease(e)
+	}
+	for _, e := range gone {
+		if e.GVK.GroupKind() != inventory.DeploymentKind || !plans[e.Namespace] {
+			continue
+		}
+		for id, to := range c.Wanted {
+			if _, known := c.Before[id]; !known && to.GVK.GroupKind() == e.GVK.GroupKind() && to.Name == e.Name {
+				return fmt.Sprintf("the commit has %s in namespace %s, where all pods of its template come at once", e, to.Namespace)
+			}
+		}
+	}
+	return ""
+}
+
+// deleted returns which of the objects are in the cluster and would be deleted.
+func (c *Change) deleted(ctx context.Context, as client.Reader, gone []inventory.Entry) []inventory.Entry {
+	return slices.DeleteFunc(gone, func(e inventory.Entry) bool {
+		if !c.Source.Spec.Prune && !inventory.IsRelease(e) {
+			return true
+		}
+		live, err := inventory.Get(ctx, as, e)
+		if err != nil {
+			return false
+		}
+		if live == nil || live.GetDeletionTimestamp() != nil {
+			return true
+		}
+		action, _ := Decide(live, c.Source, nil)
+		return action == Leave
+	})
 }
 
 // exceeds reports whether so many of all objects are not deleted without a confirmation.

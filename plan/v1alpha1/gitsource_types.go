@@ -217,6 +217,27 @@ func (r GitReference) String() string {
 	return cmp.Or(r.SemVer, r.Tag, r.Branch)
 }
 
+// SourcePlace is what a GitSource reads, and the namespace that it is for.
+type SourcePlace struct {
+	// url of the repository.
+	// +optional
+	URL string `json:"url,omitempty"`
+	// ref is the branch, or the commit or tag that is pinned.
+	// +optional
+	Ref GitReference `json:"ref,omitzero"`
+	// path is the folder in the repository.
+	// +optional
+	Path string `json:"path,omitempty"`
+	// targetNamespace is the namespace of every namespaced object.
+	// +optional
+	TargetNamespace string `json:"targetNamespace,omitempty"`
+}
+
+// Place returns where a source reads.
+func (s *GitSourceSpec) Place() *SourcePlace {
+	return &SourcePlace{URL: s.URL, Ref: s.Ref, Path: s.Path, TargetNamespace: s.TargetNamespace}
+}
+
 // LocalObjectReference names an object in the same namespace.
 //
 // +structType=atomic
@@ -383,6 +404,10 @@ type GitSourceStatus struct {
 	// cleared while another commit or spec is being applied.
 	// +optional
 	AppliedWith string `json:"appliedWith,omitempty"`
+	// appliedFrom is where the objects of the inventory come from. An edit of the spec that
+	// would delete some of them has to be confirmed.
+	// +optional
+	AppliedFrom *SourcePlace `json:"appliedFrom,omitempty"`
 	// lastHandledReconcileAt is the last value of the annotation tranche.dev/reconcile
 	// that caused a sync.
 	// +optional

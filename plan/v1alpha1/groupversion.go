@@ -67,7 +67,8 @@ const (
 
 	// AnnotationConfirmPrune, on a GitSource, lets one commit prune most of
 	// what was applied: its value is that commit, or at least seven
-	// characters of it.
+	// characters of it. For an edit of the spec, a dot and the generation of
+	// the GitSource follow.
 	AnnotationConfirmPrune = Group + "/confirm-prune"
 	// AnnotationPrune with the value "disabled" on an applied object keeps
 	// it in the cluster when it leaves the branch.

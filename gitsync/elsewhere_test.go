@@ -1,0 +1,106 @@
+package gitsync_test
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// An edit of the spec, after which a source looks elsewhere, deletes nothing by itself. In the
+// middle of a release a Deployment and its plan stay as they are. So they do if a commit gives
+// both another namespace.
+func TestElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newRelease(t)
+	target := s.c.Namespace(t)
+	tip := s.push(map[string]string{"cfg/a.yaml": configMap("a", "one")})
+	other := gittest.NewRepo(t)
+	other.CommitAndPush(map[string]string{"deploy/a.yaml": configMap("a", "one")})
+	s.repo.Git("checkout", "-q", "--orphan", "unrelated")
+	s.repo.Git("rm", "-q", "-r", "-f", ".")
+	s.repo.Commit(map[string]string{"deploy/a.yaml": configMap("a", "one")})
+	s.repo.Git("push", "-q", "origin", "unrelated")
+	s.repo.Git("checkout", "-q", "main")
+	uid, first := s.deployment("web").UID, s.gs().Spec
+	back := func() {
+		t.Helper()
+		edited(func(gs *v1alpha1.GitSource) { gs.Spec = first })(s)
+		s.unresolved("Applied", "")
+		isHeldAs(s, uid)
+	}
+	for name, tt := range otherPlaces(target, other.URL(), first.URL) {
+		t.Run(name, func(t *testing.T) {
+			s := s.in(t)
+			edited(tt.edit)(s)
+			s.unresolved("PruneRefused", tt.says)
+			s.at(target).absent("web", &appsv1.Deployment{})
+			isHeldAs(s, uid)
+			back()
+		})
+	}
+	t.Run("the commit was confirmed before", func(t *testing.T) {
+		s := s.in(t)
+		s.confirm(tip)
+		edited(func(gs *v1alpha1.GitSource) { gs.Spec.Path = "cfg" })(s)
+		s.unresolved("PruneRefused", "tranche.dev/confirm-prune="+tip[:12]+".")
+		isHeldAs(s, uid)
+		back()
+	})
+	t.Run("metadata.namespace in a commit", func(t *testing.T) {
+		s := s.in(t)
+		in := "namespace: " + target
+		moved := s.push(map[string]string{
+			"deploy/web.yaml":  web("v2", "metadata:\n  name: web\n", "metadata:\n  name: web\n  "+in+"\n"),
+			"deploy/plan.yaml": strings.Replace(webPlan, "{name: web}", "{name: web, "+in+"}", 1),
+		})
+		s.refused(moved, "PruneRefused")
+		s.unresolved("PruneRefused", "in namespace "+target)
+		s.at(target).absent("web", &appsv1.Deployment{})
+		isHeldAs(s, uid)
+		s.applied(s.push(manifests("v2")))
+		isHeldAs(s, uid)
+	})
+	t.Run("a branch that follows, and has deleted it", func(t *testing.T) {
+		s := s.in(t)
+		s.repo.Git("checkout", "-q", "-b", "next")
+		s.repo.Commit(map[string]string{"deploy/web.yaml": "", "deploy/plan.yaml": "", "deploy/a.yaml": configMap("a", "one")})
+		s.repo.Git("push", "-q", "origin", "next")
+		edited(func(gs *v1alpha1.GitSource) { gs.Spec.Ref.Branch = "next" })(s)
+		s.isGone("web", &appsv1.Deployment{})
+		s.isGone("web", &v1alpha1.BatchRelease{})
+	})
+}
+
+// isHeldAs fails if the Deployment is not the one that it was, at its gate.
+func isHeldAs(s *env, uid types.UID) {
+	s.Helper()
+	if d := s.deployment("web"); d.UID != uid || d.DeletionTimestamp != nil || !d.Spec.Paused {
+		s.Errorf("the Deployment is %s, deleted at %v, paused: %t; want %s, held", d.UID, d.DeletionTimestamp, d.Spec.Paused, uid)
+	}
+	s.isAt("web", "WaitingForApproval", 0)
+}
+
+// placeEdit makes a source look elsewhere.
+type placeEdit struct {
+	edit func(*v1alpha1.GitSource)
+	says string
+}
+
+func otherPlaces(target, other, url string) map[string]placeEdit {
+	const two = "2 of the 2 objects that were applied would be deleted, since "
+	return map[string]placeEdit{
+		"path": {func(gs *v1alpha1.GitSource) { gs.Spec.Path = "cfg" }, two + "spec.path was deploy: "},
+		"path, without prune": {
+			func(gs *v1alpha1.GitSource) { gs.Spec.Path, gs.Spec.Prune = "cfg", false },
+			"1 of the 2 objects that were applied would be deleted, since spec.path was deploy: BatchRelease ",
+		},
+		"targetNamespace": {func(gs *v1alpha1.GitSource) { gs.Spec.TargetNamespace = target }, two + "spec.targetNamespace was empty: "},
+		"ref":             {func(gs *v1alpha1.GitSource) { gs.Spec.Ref.Branch = "unrelated" }, two + "spec.ref was main: "},
+		"url":             {func(gs *v1alpha1.GitSource) { gs.Spec.URL = other }, two + "spec.url was " + url + ": "},
+	}
+}
