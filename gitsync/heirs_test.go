@@ -80,7 +80,7 @@ func TestMoveToAnotherSource(t *testing.T) {
 			if l := b.Labels[v1alpha1.LabelSource]; l != "other" || b.Data["value"] != "two" {
 				t.Errorf("it is %s's, with %v", l, b.Data)
 			}
-			s.told("HandedOver", "ConfigMap "+s.ns+"/b left the part of the branch that this GitSource applies, and stays in the cluster: GitSource "+s.ns+"/other has it now")
+			s.told("HandedOver", "ConfigMap "+s.ns+"/b left the part of the branch that this GitSource applies, and stays in the cluster: GitSource "+s.ns+"/other has it ")
 			// It is pruned where it leaves the branch for good.
 			s.push(map[string]string{"more/b.yaml": ""})
 			s.isGone("b", &corev1.ConfigMap{})
@@ -133,6 +133,52 @@ func TestMoveInTheMiddleOfARelease(t *testing.T) {
 				t.Errorf("the Deployment has %s", image)
 			}
 		})
+	}
+}
+
+// A release that moves to a suspended source has no source until that one is resumed. The
+// event says so, and so does InSync of the source that it leaves, in each of its syncs.
+func TestMoveToASuspendedSource(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, andRollout)
+	files := manifests("v1")
+	files["more/c.yaml"], files["deploy/a.yaml"] = configMap("c", "one"), configMap("a", "one")
+	s.applied2(s.push(files))
+	s.another("other", "more")
+	s.ready("other", metav1.ConditionTrue, "Applied")
+	s.isAt("web", "ReleaseCompleted", 1)
+	s.push(manifests("v2"))
+	s.lookNow()
+	s.isAt("web", "WaitingForApproval", 0)
+	s.suspend("other")
+	moved := map[string]string{}
+	for file := range manifests("v2") {
+		moved[file] = ""
+	}
+	for file, text := range manifests("v3") {
+		moved[strings.Replace(file, "deploy/", "more/", 1)] = text
+	}
+	s.applied(s.push(moved))
+	const says = "/other has it once it is resumed: it is suspended, and nothing of it is applied until then"
+	for _, object := range []string{"Deployment ", "BatchRelease "} {
+		s.told("HandedOver", object+s.ns+"/web left the part of the branch that this GitSource applies, and stays in the cluster: "+
+			"GitSource "+s.ns+says)
+	}
+	for _, look := range []string{"the sync that lets go", "a later sync"} {
+		if m := s.differs("HandedOver"); !strings.Contains(m, "BatchRelease "+s.ns+"/web: GitSource "+s.ns+says) {
+			t.Errorf("%s: InSync says %q", look, m)
+		}
+		s.lookNow()
+	}
+	if s.inventoryHas("shop", s.ns+"_web_tranche.dev_BatchRelease") {
+		t.Error("the plan is still in the inventory of the source that it left")
+	}
+	s.resume("other")
+	s.goesOver(s.ns+"_web_tranche.dev_BatchRelease", "shop", "other")
+	s.ready("other", metav1.ConditionTrue, "Applied")
+	s.lookNow()
+	if c := s.inSync(); c.Status != metav1.ConditionTrue {
+		t.Errorf("InSync is %s after the move: %s", c.Status, c.Message)
 	}
 }
 

@@ -125,7 +125,7 @@ func (src *source) bases(ctx context.Context) repository.FetchBase {
 // siblings is how the sync comes to the other sources of its branch.
 func (src *source) siblings(ctx context.Context) siblings.Access {
 	return siblings.Access{
-		Own: src.own, As: src.clients.As, Mapper: src.mapper, Bases: src.bases(ctx), Folders: src.options.Renderer,
+		Own: src.own, Cached: src.status, As: src.clients.As, Mapper: src.mapper, Bases: src.bases(ctx), Folders: src.options.Renderer,
 		Rendered: func(name types.NamespacedName) *desired.State { return src.cache.load(name).desired },
 	}
 }

@@ -97,6 +97,11 @@ func Prepare(ctx context.Context, in Input) (*Changes, error) {
 	if c.Heirs, err = in.Siblings.HeirsOf(ctx, in.Source, in.Reader.Snapshot, c.Wanted); err != nil {
 		return nil, err
 	}
+	unresumed, err := in.Siblings.Unresumed(ctx, in.Source, in.Reader.Snapshot, c.Wanted, c.Heirs)
+	if err != nil {
+		return nil, err
+	}
+	c.Ignored = append(c.Ignored, unresumed...)
 	elsewhere, err := desired.Elsewhere(ctx, in.Reader.Snapshot, in.Reader.Snapshot.Commit, in.Source)
 	if err != nil {
 		return nil, err

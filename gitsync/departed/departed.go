@@ -52,8 +52,8 @@ func Run(ctx context.Context, in Input, gone []inventory.Entry) (Result, error) 
 	h := in.Heirs
 	gone, over, unclear := h.Split(gone)
 	for _, e := range over {
-		message := fmt.Sprintf("%s left the part of the branch that this GitSource applies, and stays in the cluster: %s has it now",
-			e, h[e.ID()])
+		message := fmt.Sprintf("%s left the part of the branch that this GitSource applies, and stays in the cluster: %s",
+			e, h[e.ID()].Has())
 		in.Record(inventory.Named(e), v1alpha1.ReasonHandedOver, message)
 	}
 	in.Source.Status.Kept = nil

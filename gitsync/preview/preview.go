@@ -284,13 +284,13 @@ func (v *preview) heirsOf(ctx context.Context, gone []inventory.Entry) (siblings
 		}
 		r := &desired.Reader{Source: other, Mapper: v.renderer.Mapper, Bases: v.renderer.Bases}
 		set, err := r.Render(t)
-		switch name := client.ObjectKeyFromObject(other); {
+		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
-			found.Add(name, gone, nil, "which may have it then and does not render")
+			found.Add(other, gone, nil, "which may have it then and does not render")
 		default:
-			found.Add(name, gone, inventory.OfSet(set), "")
+			found.Add(other, gone, inventory.OfSet(set), "")
 		}
 	}
 	return found, nil
@@ -581,6 +581,9 @@ func (v *preview) gone(ctx context.Context, gone []inventory.Entry, heirs siblin
 func effectOf(h siblings.Heir) (Effect, string) {
 	if h.Cannot != "" {
 		return EffectKeep, h.String() + ", " + h.Cannot
+	}
+	if h.Suspended {
+		return EffectHandOver, h.String() + " is suspended, and applies it once it is resumed, where its account may"
 	}
 	return EffectHandOver, h.String() + " applies it then, where its account may"
 }

@@ -23,6 +23,8 @@ type Heir struct {
 	Source types.NamespacedName
 	// Cannot is why it may never apply the object; empty: it can.
 	Cannot string
+	// Suspended: it applies the object only once it is resumed.
+	Suspended bool
 }
 
 // Heirs are the heirs by the ids of the objects.
@@ -71,23 +73,16 @@ func (a Access) inherits(
 	if err != nil {
 		return err
 	}
-	var may []inventory.Entry
-	for _, e := range gone {
-		if h, ok := found[e.ID()]; (!ok || h.Cannot != "") && mayPatch(ctx, as, e) {
-			may = append(may, e)
-		}
-	}
+	may := found.mayHave(ctx, as, gone)
 	if len(may) == 0 {
 		return ctx.Err()
 	}
-	name := client.ObjectKeyFromObject(other)
-	r := &desired.Reader{Snapshot: s, Source: other, Mapper: a.Mapper, Bases: a.Bases, Folders: a.Folders}
-	d, _, err := r.Read(a.Rendered(name))
+	d, err := a.render(s, other)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		found.Add(name, may, nil, "which may have it now and does not render")
+		found.Add(other, may, nil, "which may have it now and does not render")
 		return nil
 	}
 	cannot, err := Refusal(ctx, a.Own, s, other)
@@ -97,19 +92,37 @@ func (a Access) inherits(
 	if err != nil {
 		return err
 	}
-	found.Add(name, may, inventory.OfSet(d.Set), cannot)
+	found.Add(other, may, inventory.OfSet(d.Set), cannot)
 	return nil
+}
+
+// mayHave returns the objects without an heir that an account may write.
+func (h Heirs) mayHave(ctx context.Context, as client.Client, gone []inventory.Entry) []inventory.Entry {
+	var may []inventory.Entry
+	for _, e := range gone {
+		if heir, ok := h[e.ID()]; (!ok || heir.Cannot != "") && mayPatch(ctx, as, e) {
+			may = append(may, e)
+		}
+	}
+	return may
+}
+
+// render returns what another source has at the commit of a snapshot.
+func (a Access) render(s *repository.Snapshot, other *v1alpha1.GitSource) (*desired.State, error) {
+	r := &desired.Reader{Snapshot: s, Source: other, Mapper: a.Mapper, Bases: a.Bases, Folders: a.Folders}
+	d, _, err := r.Read(a.Rendered(client.ObjectKeyFromObject(other)))
+	return d, err
 }
 
 // Add notes a source as the heir of what it renders, of objects that left the branch; of
 // all of them where renders is nil.
-func (h Heirs) Add(source types.NamespacedName, gone []inventory.Entry, renders inventory.Set, cannot string) {
+func (h Heirs) Add(source *v1alpha1.GitSource, gone []inventory.Entry, renders inventory.Set, cannot string) {
 	for _, e := range gone {
 		if before, ok := h[e.ID()]; ok && before.Cannot == "" {
 			continue
 		}
 		if _, ok := renders[e.ID()]; ok || renders == nil {
-			h[e.ID()] = Heir{source, cannot}
+			h[e.ID()] = Heir{client.ObjectKeyFromObject(source), cannot, source.Spec.Suspend}
 		}
 	}
 }
@@ -222,3 +235,11 @@ func (h Heirs) Split(gone []inventory.Entry) (left, over, unclear []inventory.En
 
 // String names the heir.
 func (h Heir) String() string { return fmt.Sprintf("GitSource %s", h.Source) }
+
+// Has says when the heir has the object.
+func (h Heir) Has() string {
+	if h.Suspended {
+		return h.String() + " has it once it is resumed: it is suspended, and nothing of it is applied until then"
+	}
+	return h.String() + " has it now"
+}

@@ -24,6 +24,8 @@ import (
 type Access struct {
 	// Own reads with the rights of the controller.
 	Own client.Reader
+	// Cached reads what the controller watches. It serves messages only.
+	Cached client.Reader
 	// As returns the client of a service account of a namespace.
 	As     func(namespace, account string) (client.Client, error)
 	Mapper meta.RESTMapper
