@@ -14,35 +14,11 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// statusKept is a policy under which no status of a ReplicaSet is written.
-const statusKept = `
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata:
-  name: %[1]s.status.example.org
-spec:
-  matchConstraints:
-    namespaceSelector:
-      matchLabels: {kubernetes.io/metadata.name: %[1]s}
-    resourceRules:
-    - {apiGroups: [apps], apiVersions: [v1], operations: [UPDATE], resources: [replicasets/status]}
-  validations:
-  - {expression: "false", message: the status is kept}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata:
-  name: %[1]s.status.example.org
-spec:
-  policyName: %[1]s.status.example.org
-  validationActions: [Deny]
-`
-
 // keepStatus lets the status of all ReplicaSets be as it is now, as it is while the
 // ReplicaSet controller is away.
 func keepStatus(s *env) (remove func()) {
 	s.Helper()
-	manifest := fmt.Sprintf(statusKept, s.ns)
+	manifest := fmt.Sprintf(refusal, s.ns, "status", "replicasets/status", "false", "the status is kept")
 	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
 		s.Fatalf("installing the policy: %v: %s", err, out)
 	}

@@ -13,35 +13,38 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// growthRefused is a policy that does not let the ReplicaSets of an image grow, with an exception.
-const growthRefused = `
+// refusal is a policy of a namespace that refuses updates of a resource, and its binding. The
+// arguments are the namespace, a name, the resource, what passes, and a message.
+const refusal = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
-  name: %[1]s.growth.example.org
+  name: %[1]s.%[2]s.example.org
 spec:
   matchConstraints:
     namespaceSelector:
       matchLabels: {kubernetes.io/metadata.name: %[1]s}
     resourceRules:
-    - {apiGroups: [apps], apiVersions: [v1], operations: [UPDATE], resources: [replicasets]}
+    - {apiGroups: [apps], apiVersions: [v1], operations: [UPDATE], resources: [%[3]s]}
   validations:
-  - expression: "!object.spec.template.spec.containers[0].image.endsWith(':%[2]s') || object.spec.replicas <= oldObject.spec.replicas%[3]s"
-    message: "%[2]s is not signed"
+  - expression: %[4]q
+    message: %[5]q
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata:
-  name: %[1]s.growth.example.org
+  name: %[1]s.%[2]s.example.org
 spec:
-  policyName: %[1]s.growth.example.org
+  policyName: %[1]s.%[2]s.example.org
   validationActions: [Deny]
 `
 
 // refuseGrowth installs the policy, and waits until the API server acts by it.
 func refuseGrowth(s *env, tag, except string) (remove func()) {
 	s.Helper()
-	manifest := fmt.Sprintf(growthRefused, s.ns, tag, except)
+	passes := fmt.Sprintf("!object.spec.template.spec.containers[0].image.endsWith(':%s') || "+
+		"object.spec.replicas <= oldObject.spec.replicas%s", tag, except)
+	manifest := fmt.Sprintf(refusal, s.ns, "growth", "replicasets", passes, tag+" is not signed")
 	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
 		s.Fatalf("installing the policy: %v: %s", err, out)
 	}
