@@ -68,7 +68,7 @@ type edits []func(*approver)
 
 const earlier = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"
 
-func nobody(*approver) *gittest.Key     { return nil }
+func noKey(*approver) *gittest.Key      { return nil }
 func signer(a *approver) *gittest.Key   { return &a.listed }
 func stranger(a *approver) *gittest.Key { return &a.stranger }
 
@@ -131,15 +131,15 @@ func TestApprove_OtherFiles(t *testing.T) {
 		a.commits(nil)
 	}
 	for name, tc := range map[string]besides{
-		"unsigned":            {edits{puts("x1.yaml", "", nobody)}, "web.yaml", []string{x1, "it is not signed"}},
+		"unsigned":            {edits{puts("x1.yaml", "", noKey)}, "web.yaml", []string{x1, "it is not signed"}},
 		"by another key":      {edits{puts("x1.yaml", "", stranger)}, "web.yaml", []string{x1, "a key that is not listed"}},
-		"unsigned, own place": {edits{puts("web.yaml", "", nobody)}, "web.yaml", nil},
+		"unsigned, own place": {edits{puts("web.yaml", "", noKey)}, "web.yaml", nil},
 		"unsigned beside an old one": {
-			edits{puts("web.yaml", earlier, signer), puts("x1.yaml", "", nobody)}, "web.yaml", []string{x1},
+			edits{puts("web.yaml", earlier, signer), puts("x1.yaml", "", noKey)}, "web.yaml", []string{x1},
 		},
 		"signed":                     {edits{puts("x1.yaml", "", signer)}, "x1.yaml", nil},
 		"an earlier one, signed":     {edits{puts("x1.yaml", earlier, signer)}, "x1.yaml", nil},
-		"an earlier one, not signed": {edits{puts("x1.yaml", earlier, nobody)}, "web.yaml", nil},
+		"an earlier one, not signed": {edits{puts("x1.yaml", earlier, noKey)}, "web.yaml", nil},
 		"two that are signed": {
 			edits{puts("x1.yaml", "", signer), puts("x2.yaml", "", signer)}, "", []string{"keep one of them"},
 		},
@@ -174,7 +174,7 @@ func TestApprove_OtherFilesWithoutKeys(t *testing.T) {
 	}
 	for name, tc := range map[string]besides{
 		"unsigned": {
-			edits{unreadable, trusts, puts("x1.yaml", "", nobody)}, "web.yaml", []string{note, x1, "your git does not trust the signature"},
+			edits{unreadable, trusts, puts("x1.yaml", "", noKey)}, "web.yaml", []string{note, x1, "your git does not trust the signature"},
 		},
 		"by another key": {edits{unreadable, trusts, puts("x1.yaml", "", stranger)}, "web.yaml", []string{note, x1}},
 		"signed":         {edits{unreadable, trusts, puts("x1.yaml", "", signer)}, "x1.yaml", []string{note}},

@@ -213,7 +213,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	ctrl.Log.Info("Starting", "version", cli.VersionString())
 	if err := fences.schemas.await(ctx, tellOutdated(fences.schemas.reader, mgr.GetEventRecorder("tranche"), selector)); err != nil {
-		return nil //nolint:nilerr // it is told to end
+		return nil //nolint:nilerr // a signal ends it
 	}
 	if err := fences.run(ctx, mgr.Start); err != nil {
 		return fmt.Errorf("running the controller: %w", err)

@@ -191,7 +191,7 @@ func TestSchemas_Await(t *testing.T) {
 		go func() { ended <- s.await(t.Context(), func(context.Context, crds.Comparison) { told++ }) }()
 		synctest.Wait()
 		if len(ended) > 0 || told != 1 {
-			t.Fatalf("it did not wait, or was told %d times", told)
+			t.Fatalf("it did not wait, or said so %d times", told)
 		}
 		now = "a 4 equal"
 		if err := <-ended; err != nil {
