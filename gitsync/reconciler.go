@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -387,11 +388,14 @@ func setFinalizer(ctx context.Context, src *source) error {
 	if controllerutil.ContainsFinalizer(src.gs, finalizer) {
 		return nil
 	}
-	old := src.gs.DeepCopy()
-	controllerutil.AddFinalizer(src.gs, finalizer)
-	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
-	if err := src.status.Patch(ctx, src.gs, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+	meta := &metav1.PartialObjectMetadata{ObjectMeta: *src.gs.ObjectMeta.DeepCopy()}
+	meta.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GitSource"))
+	patch := client.MergeFromWithOptions(meta.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	controllerutil.AddFinalizer(meta, finalizer)
+	err := src.status.Patch(ctx, meta, patch, client.FieldOwner(v1alpha1.ManagerGitSync), client.DisableReadYourWritesConsistency)
+	if err != nil {
 		return fmt.Errorf("setting the finalizer of GitSource %s: %w", src.name, err)
 	}
+	src.gs.ObjectMeta = meta.ObjectMeta
 	return nil
 }

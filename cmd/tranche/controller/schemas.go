@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,8 +29,9 @@ import (
 
 // The times of the checks of CustomResourceDefinitions.
 const (
-	schemaPeriod = time.Minute // between two of a process that has nothing to do
-	schemaRetry  = time.Second // between two before the manager starts
+	schemaRetry = time.Second // between two before the manager starts
+	// schemaRecent is how old a check before a write may be. An API server may follow a change as late.
+	schemaRecent = time.Second
 	// schemaSettles is how long API servers may go on with an older one after they have the new one. They
 	// wait that long themselves before they serve one that is new.
 	schemaSettles = 5 * time.Second
@@ -41,15 +41,18 @@ const (
 // CustomResourceDefinition has it drop fields on reading, such as spec.verify, and what is then
 // written back has lost them for good.
 //
-// A manager starts once all of them are complete. After each read of an object past the caches, and
-// before each write, the CustomResourceDefinition of its kind is looked at again. If that is
-// unchanged, what was read before has all fields. A round of a release reads or writes its BatchRelease
-// before it moves anything. If one is older, or was for a moment, the caches may have objects without
-// fields. Nothing is written then, and the process ends to read them again.
+// A manager starts once all of them are complete. After each answer with objects, the
+// CustomResourceDefinition of their kind is looked at again. If that is unchanged, they have all
+// fields. A watch has those of its beginning, and an API server ends all watches of a kind within
+// seconds of a change. So the objects in the caches are whole. If a definition is older, or was for
+// a moment, nothing is written any more, and the process ends, to read all objects again.
+//
+// A write in the meantime may not take fields out of etcd. The API server refuses a whole object
+// with fields that it does not know, if it is asked to be strict. Before other writes the definition
+// is looked at.
 type schemas struct {
 	of     map[string]*schema // by resource
 	reader client.Reader      // that guard does not guard
-	log    logr.Logger
 	once   sync.Once
 	lost   chan struct{} // closed with because
 
@@ -68,8 +71,9 @@ type schema struct {
 	uid     types.UID
 	number  int64 // its generation
 
-	mu   sync.Mutex
-	next *schemaCheck // one that has not begun; nil: there is none
+	mu     sync.Mutex
+	next   *schemaCheck // one that has not begun; nil: there is none
+	passed time.Time    // when the last one began that ended well
 }
 
 // schemaCheck is a check that several wait for.
@@ -92,7 +96,7 @@ func newSchemas(rc *rest.Config) (*schemas, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing to read CustomResourceDefinitions: %w", err)
 	}
-	s := &schemas{of: map[string]*schema{}, reader: c, log: ctrl.Log.WithName("crds"), lost: make(chan struct{})}
+	s := &schemas{of: map[string]*schema{}, reader: c, lost: make(chan struct{})}
 	for _, want := range config.Objects("crd", "CustomResourceDefinition") {
 		resource, _, _ := strings.Cut(want.GetName(), ".")
 		s.of[resource] = newSchema(c, d.RESTClient(), want)
@@ -146,8 +150,25 @@ func (s *schema) run(ctx context.Context, c *schemaCheck) {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, renewDeadline)
 	defer cancel()
+	begun := time.Now()
 	c.err = s.look(ctx)
+	if c.err == nil {
+		s.mu.Lock()
+		s.passed = begun
+		s.mu.Unlock()
+	}
 	close(c.done)
+}
+
+// recent returns nil if a check has passed just now. Otherwise it is as check.
+func (s *schema) recent(ctx context.Context) error {
+	s.mu.Lock()
+	passed := s.passed
+	s.mu.Unlock()
+	if time.Since(passed) < schemaRecent {
+		return nil
+	}
+	return s.check(ctx)
 }
 
 // look compares a CustomResourceDefinition that has changed since the last check. One that is
@@ -241,12 +262,12 @@ func (s *schemas) incomplete(ctx context.Context) (waits crds.Comparison) {
 	return waits
 }
 
-// check checks the CustomResourceDefinition of a resource, and has the process end if it is older.
-func (s *schemas) check(ctx context.Context, one *schema) error {
+// check makes a check of a CustomResourceDefinition, and has the process end if that is older.
+func (s *schemas) check(ctx context.Context, check func(context.Context) error) error {
 	if err := s.mayWrite(); err != nil {
 		return err
 	}
-	err := one.check(ctx)
+	err := check(ctx)
 	if errors.Is(err, errOlder) {
 		s.once.Do(func() {
 			s.mu.Lock()
@@ -269,10 +290,10 @@ func (s *schemas) mayWrite() error {
 }
 
 // about returns the CustomResourceDefinition of the objects that a request is about; nil: of other ones. A dry run
-// changes nothing, and a watch fills the caches, which [schemas] has.
+// changes nothing.
 func (s *schemas) about(q *http.Request) *schema {
 	_, path, ok := strings.Cut(q.URL.Path, "/apis/"+v1alpha1.Group+"/"+v1alpha1.GroupVersion.Version+"/")
-	if query := q.URL.Query(); !ok || query.Get("dryRun") != "" || query.Has("watch") {
+	if !ok || q.URL.Query().Get("dryRun") != "" {
 		return nil
 	}
 	parts := strings.Split(path, "/")
@@ -282,14 +303,28 @@ func (s *schemas) about(q *http.Request) *schema {
 	return s.of[parts[0]]
 }
 
+// isStrict reports whether a request writes a whole object, and the API server refuses it if it has a field that is
+// not known.
+func isStrict(q *http.Request) bool {
+	return (q.Method == http.MethodPut || q.Method == http.MethodPost) &&
+		q.URL.Query().Get("fieldValidation") == metav1.FieldValidationStrict
+}
+
+// answersFields reports whether the answer to a request may have objects without some of their fields. Metadata
+// have all of theirs. A PUT and a POST send the whole object.
+func answersFields(q *http.Request) bool {
+	return q.Method != http.MethodPut && q.Method != http.MethodPost && q.Method != http.MethodDelete &&
+		!strings.Contains(q.Header.Get("Accept"), "as=PartialObjectMetadata")
+}
+
 // guard lets a client read and write objects of Tranche's kinds only while the API server knows all their fields.
 func (s *schemas) guard(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(q *http.Request) (*http.Response, error) {
-		one, reads := s.about(q), q.Method == http.MethodGet || q.Method == http.MethodHead
-		if !reads {
+		one := s.about(q)
+		if q.Method != http.MethodGet && q.Method != http.MethodHead {
 			err := s.mayWrite()
-			if err == nil && one != nil {
-				err = s.check(q.Context(), one)
+			if err == nil && one != nil && !isStrict(q) {
+				err = s.check(q.Context(), one.recent)
 			}
 			if err != nil {
 				if q.Body != nil {
@@ -299,10 +334,10 @@ func (s *schemas) guard(next http.RoundTripper) http.RoundTripper {
 			}
 		}
 		response, err := next.RoundTrip(q)
-		if err != nil || one == nil || q.Method == http.MethodPut || q.Method == http.MethodDelete {
+		if err != nil || one == nil || !answersFields(q) {
 			return response, err
 		}
-		if err := s.check(q.Context(), one); err != nil { // the answer to a patch is what a sync goes on with
+		if err := s.check(q.Context(), one.check); err != nil {
 			_ = response.Body.Close() // nothing of it is read
 			return nil, err
 		}
@@ -317,25 +352,11 @@ func (s *schemas) run(ctx context.Context, start func(context.Context) error) er
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- start(ctx) }()
-	tick := time.NewTicker(schemaPeriod)
-	defer tick.Stop()
-	for {
-		select {
-		case err := <-ended:
-			return err
-		case <-s.lost:
-			return s.because
-		case <-tick.C:
-			go s.checkAll(ctx)
-		}
-	}
-}
-
-func (s *schemas) checkAll(ctx context.Context) {
-	for _, one := range s.of {
-		if err := s.check(ctx, one); err != nil && ctx.Err() == nil {
-			s.log.V(1).Info("CustomResourceDefinition not checked", "because", err.Error())
-		}
+	select {
+	case err := <-ended:
+		return err
+	case <-s.lost:
+		return s.because
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -83,7 +84,7 @@ func TestSchemas_Check(t *testing.T) {
 			s.incomplete(t.Context())
 			var err error
 			for _, now = range tc.forms[1:] {
-				err = s.check(t.Context(), s.of["gitsources"])
+				err = s.check(t.Context(), s.of["gitsources"].check)
 			}
 			lost := false
 			select {
@@ -113,7 +114,7 @@ func TestSchemas_CheckBeginsAfterTheCall(t *testing.T) {
 		}
 		s.incomplete(t.Context())
 		ended := make(chan error, 4)
-		check := func() { ended <- s.check(t.Context(), one) }
+		check := func() { ended <- s.check(t.Context(), one.check) }
 		go check()
 		synctest.Wait()
 		now = "a 4 older"
@@ -137,32 +138,41 @@ func TestSchemas_CheckBeginsAfterTheCall(t *testing.T) {
 	})
 }
 
-// The guard checks after a read and before a write, so what changes in between is not missed.
+// The guard checks after each answer with objects, and before a write that may lose fields.
 func TestSchemas_Guard(t *testing.T) {
 	const sources = "/apis/tranche.dev/v1alpha1/namespaces/a/gitsources/b"
+	const strict, metadata = "?fieldValidation=Strict", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	for _, tc := range []struct {
 		method, path string
+		accept       string
 		before       form // at the request
 		after        form // at the answer
 		sent, passes bool
 	}{
-		{http.MethodGet, sources, "a 3 equal", "a 3 equal", true, true},
-		{http.MethodGet, sources, "a 3 equal", "a 4 older", true, false},
-		{http.MethodGet, sources, "a 3 equal", "a 5 equal", true, false},
-		{http.MethodGet, "/k8s/clusters/c" + sources, "a 3 equal", "a 4 older", true, false},
-		{http.MethodGet, "/apis/tranche.dev/v1alpha1/gitsources?limit=1", "a 3 equal", "a 4 older", true, false},
-		{http.MethodGet, "/apis/tranche.dev/v1alpha1/gitsources?watch=true", "a 4 older", "a 4 older", true, true},
-		{http.MethodGet, "/apis/tranche.dev/v1alpha1", "a 4 older", "a 4 older", true, true},
-		{http.MethodGet, "/apis/apps/v1/namespaces/gitsources/deployments", "a 4 older", "a 4 older", true, true},
-		{http.MethodPut, sources + "/status", "a 3 equal", "a 3 equal", true, true},
-		{http.MethodPut, sources + "/status", "a 4 older", "a 4 older", false, false},
-		{http.MethodDelete, sources, "a 4 older", "a 4 older", false, false},
-		{http.MethodPatch, sources, "a 4 older", "a 4 older", false, false},
-		{http.MethodPatch, sources, "a 3 equal", "a 4 older", true, false},
-		{http.MethodPatch, sources + "?dryRun=All", "a 4 older", "a 4 older", true, true},
-		{http.MethodPatch, sources, "-", "-", false, false},
+		{http.MethodGet, sources, "", "a 3 equal", "a 3 equal", true, true},
+		{http.MethodGet, sources, "", "a 3 equal", "a 4 older", true, false},
+		{http.MethodGet, sources, "", "a 3 equal", "a 5 equal", true, false},
+		{http.MethodGet, "/k8s/clusters/c" + sources, "", "a 3 equal", "a 4 older", true, false},
+		{http.MethodGet, "/apis/tranche.dev/v1alpha1/gitsources?limit=1", "", "a 3 equal", "a 4 older", true, false},
+		{http.MethodGet, "/apis/tranche.dev/v1alpha1/gitsources?watch=true", "", "a 3 equal", "a 3 equal", true, true},
+		{http.MethodGet, "/apis/tranche.dev/v1alpha1/gitsources?watch=true", "", "a 3 equal", "a 4 older", true, false},
+		{http.MethodGet, sources, metadata, "a 4 older", "a 4 older", true, true},
+		{http.MethodGet, "/apis/tranche.dev/v1alpha1", "", "a 4 older", "a 4 older", true, true},
+		{http.MethodGet, "/apis/apps/v1/namespaces/gitsources/deployments", "", "a 4 older", "a 4 older", true, true},
+		{http.MethodPut, sources + "/status", "", "a 3 equal", "a 3 equal", true, true},
+		{http.MethodPut, sources + "/status", "", "a 4 older", "a 4 older", false, false},
+		{http.MethodPut, sources + "/status" + strict, "", "a 4 older", "a 4 older", true, true},
+		{http.MethodPost, sources + strict, "", "a 4 older", "a 4 older", true, true},
+		{http.MethodPatch, sources + strict, "", "a 4 older", "a 4 older", false, false},
+		{http.MethodPatch, sources, metadata, "a 4 older", "a 4 older", false, false},
+		{http.MethodPatch, sources, metadata, "a 3 equal", "a 4 older", true, true},
+		{http.MethodDelete, sources, "", "a 4 older", "a 4 older", false, false},
+		{http.MethodPatch, sources, "", "a 4 older", "a 4 older", false, false},
+		{http.MethodPatch, sources, "", "a 3 equal", "a 4 older", true, false},
+		{http.MethodPatch, sources + "?dryRun=All", "", "a 4 older", "a 4 older", true, true},
+		{http.MethodPatch, sources, "", "-", "-", false, false},
 	} {
-		t.Run(fmt.Sprint(tc.method, tc.path, tc.before, tc.after), func(t *testing.T) {
+		t.Run(fmt.Sprint(tc.method, tc.path, tc.accept, tc.before, tc.after), func(t *testing.T) {
 			now, sent := form("a 3 equal"), false
 			s := schemasOf(&now)
 			s.incomplete(t.Context())
@@ -175,11 +185,43 @@ func TestSchemas_Guard(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			q.Header.Set("Accept", tc.accept)
 			if _, err = c.RoundTrip(q); (err == nil) != tc.passes || sent != tc.sent {
 				t.Errorf("sent: %t; it ended with %v", sent, err)
 			}
 		})
 	}
+}
+
+// Writes within a second share a check.
+func TestSchemas_GuardOfManyWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now, looks := form("a 3 equal"), 0
+		s := schemasOf(&now)
+		s.incomplete(t.Context())
+		one := s.of["gitsources"]
+		version := one.version
+		one.version = func(ctx context.Context) (string, error) {
+			looks++
+			return version(ctx)
+		}
+		for range 10 {
+			if err := s.check(t.Context(), one.recent); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(schemaRecent / 5)
+		}
+		if looks != 2 {
+			t.Errorf("%d requests for ten writes in two seconds", looks)
+		}
+		now = "-"
+		time.Sleep(schemaRecent)
+		for range 2 {
+			if err := s.check(t.Context(), one.recent); err == nil {
+				t.Error("a write beside a definition that cannot be read")
+			}
+		}
+	})
 }
 
 // The caches are filled once all are complete, and some time after the last one that was older.
@@ -197,7 +239,7 @@ func TestSchemas_Await(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if err := s.check(t.Context(), s.of["gitsources"]); err != nil {
+		if err := s.check(t.Context(), s.of["gitsources"].check); err != nil {
 			t.Error(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
