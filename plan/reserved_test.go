@@ -67,13 +67,17 @@ func TestPodTemplateHashInGit(t *testing.T) {
 
 // The annotations by which the controller marks a BatchRelease are refused in Git.
 func TestControllersAnnotationsInGit(t *testing.T) {
-	for _, name := range []string{"push", "commit-author", "commit-url", "rejected", "returns"} {
+	const sets = "only the controller sets it; remove it"
+	for name, says := range map[string]string{
+		"push": sets, "commit-author": sets, "commit-url": sets, "rejected": sets, "returns": sets,
+		"rollback": "in Git it would roll back each release that follows; remove it",
+	} {
 		t.Run(name, func(t *testing.T) {
 			files := map[string]string{"apps/x.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchRelease\n" +
 				"metadata: {name: x, annotations: {tranche.dev/" + name + ": a}}\n" +
 				"spec: {workloadRef: {name: x}, strategy: {steps: [{replicas: 100%}]}}\n"}
 			want := "InvalidManifest apps/x.yaml: BatchRelease shop/x: metadata.annotations[tranche.dev/" + name +
-				"]: only the controller sets it; remove it"
+				"]: " + says
 			if got := plantest.List(renderAndCollect(t, files)); !slices.Contains(got, want) {
 				t.Errorf("%q, want %q among them", got, want)
 			}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -150,13 +151,14 @@ func (c *collector) add(o Object) {
 	}
 }
 
-// controllersOwn are the labels and annotations that only the controller writes. From a
-// manifest they would say of a Deployment that it is held, or of an object that another
-// GitSource applies it.
+// inGit says what is wrong with what users set in the cluster.
+var inGit = map[string]string{v1alpha1.AnnotationRollback: "in Git it would roll back each release that follows"}
+
+// controllersOwn are the labels and annotations that only the controller writes. From a manifest they
+// would say of a Deployment that it is held, or of an object that another GitSource applies it.
 var controllersOwn = []string{
-	v1alpha1.LabelHeld, v1alpha1.LabelSource, v1alpha1.LabelSourceNamespace,
-	v1alpha1.AnnotationPush, v1alpha1.AnnotationCommitAuthor, v1alpha1.AnnotationCommitURL, v1alpha1.AnnotationRejected,
-	v1alpha1.AnnotationReturns,
+	v1alpha1.LabelHeld, v1alpha1.LabelSource, v1alpha1.LabelSourceNamespace, v1alpha1.AnnotationPush, v1alpha1.AnnotationCommitAuthor,
+	v1alpha1.AnnotationCommitURL, v1alpha1.AnnotationRejected, v1alpha1.AnnotationReturns, v1alpha1.AnnotationRollback,
 }
 
 // nativesOwn are the prefixes of the labels and annotations by which the controllers of
@@ -185,14 +187,12 @@ func reserved(o Object) Problems {
 		}
 	}
 	for _, field := range []string{"labels", "annotations"} {
-		m, _, err := unstructured.NestedFieldNoCopy(o.Object, "metadata", field)
-		values, ok := m.(map[string]any)
-		if err != nil || !ok {
-			continue
-		}
+		m, _, _ := unstructured.NestedFieldNoCopy(o.Object, "metadata", field)
+		values, _ := m.(map[string]any) // without any, there is nothing to refuse
 		for _, key := range controllersOwn {
 			if _, ok := values[key]; ok {
-				ps = append(ps, o.problem(ReasonInvalidManifest, "metadata."+field+"["+key+"]", "only the controller sets it", "remove it"))
+				at, says := "metadata."+field+"["+key+"]", cmp.Or(inGit[key], "only the controller sets it")
+				ps = append(ps, o.problem(ReasonInvalidManifest, at, says, "remove it"))
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(values)) {
