@@ -144,6 +144,7 @@ func sortForPruning(list []Entry) {
 // Kinds that gitsync treats differently from others.
 var (
 	ReleaseKind    = v1alpha1.GroupVersion.WithKind("BatchRelease").GroupKind()
+	SourceKind     = v1alpha1.GroupVersion.WithKind("GitSource").GroupKind()
 	AutoscalerKind = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
 	DeploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	ReplicaSetKind = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/inventory"
@@ -40,12 +41,16 @@ type Change struct {
 // the API server refused a part.
 //
 // A deletion by an edit of the spec is refused in any number: no commit has deleted the object. So is
-// another namespace for a Deployment with a plan, since all its pods would go and come at once.
+// another namespace for a Deployment with a plan, since all its pods would go and come at once. So is
+// the deletion of a GitSource that would take more with it than its own manifest says.
 func CheckLimit(ctx context.Context, as client.Reader, c Change) error {
 	before, gone := c.gone()
 	all, gs := len(before), c.Source
-	because := cmp.Or(c.Elsewhere, c.moves(gone))
-	if because == "" && (!gs.Spec.Prune || !exceeds(len(gone), all)) || c.isConfirmed() {
+	if c.isConfirmed() {
+		return nil
+	}
+	because := cmp.Or(c.Elsewhere, c.moves(gone), c.takes(ctx, as, gone))
+	if because == "" && (!gs.Spec.Prune || !exceeds(len(gone), all)) {
 		return nil
 	}
 	switch was := len(gone); {
@@ -112,6 +117,46 @@ func (c *Change) moves(gone []inventory.Entry) string {
 		}
 	}
 	return ""
+}
+
+// takes says which GitSource would be deleted that takes other objects with it; empty: none. It is
+// the source itself, one that prunes more than few objects, or one with a plan. A Deployment with a
+// plan would be handed back, past the gates of its release.
+func (c *Change) takes(ctx context.Context, as client.Reader, gone []inventory.Entry) string {
+	for _, e := range gone {
+		if e.GVK.GroupKind() != inventory.SourceKind || len(c.deleted(ctx, as, []inventory.Entry{e})) == 0 {
+			continue
+		}
+		if e.Namespace == c.Source.Namespace && e.Name == c.Source.Name {
+			return e.String() + " is this source, which deletes all that it has applied when it is deleted"
+		}
+		live, err := inventory.Get(ctx, as, e)
+		if err != nil || live == nil {
+			return e.String() + " may delete what it has applied, and it could not be read"
+		}
+		var gs v1alpha1.GitSource
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, &gs); err != nil {
+			return e.String() + " may delete what it has applied, and its status is not valid"
+		}
+		if says := takenWith(&gs); says != "" && !gs.Spec.Suspend {
+			return e.String() + says
+		}
+	}
+	return ""
+}
+
+// takenWith says what a GitSource takes with it; empty: too little to ask.
+func takenWith(gs *v1alpha1.GitSource) string {
+	applied := inventory.Read(gs.Status.Inventory)
+	for _, e := range applied {
+		if inventory.IsRelease(e) {
+			return " applies " + e.String() + ", and its Deployment would be handed back or deleted"
+		}
+	}
+	if !gs.Spec.Prune || len(applied) <= few {
+		return ""
+	}
+	return fmt.Sprintf(" would delete the %d objects that it has applied", len(applied))
 }
 
 // deleted returns which of the objects are in the cluster and would be deleted.
