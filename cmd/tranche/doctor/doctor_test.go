@@ -472,3 +472,17 @@ func TestRightsOf(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// A source that has synced and waits for its release is not one that no controller knows.
+func TestExamineSource_Waits(t *testing.T) {
+	gs := clitest.Sources()[0].DeepCopy()
+	gs.Status.ObservedCommit = "3f2c1e0aa55b3c2d1e0f9a8b7c6d5e4f3a2b1c0d"
+	gs.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionUnknown, ObservedGeneration: gs.Generation,
+		Reason: "WaitingForReadiness", Message: "BatchRelease shop/web",
+	}}
+	f, found := examineSource(gs)
+	if !found || f.Result != OK || f.Message != "WaitingForReadiness: BatchRelease shop/web" {
+		t.Errorf("it says %t, %+v", found, f)
+	}
+}

@@ -57,6 +57,8 @@ func examineSource(gs *v1alpha1.GitSource) (Finding, bool) {
 		return examineDeletion(gs), true
 	case ready.Status == metav1.ConditionFalse, ready.Reason == v1alpha1.ReasonNotSynced:
 		return Finding{Result: Problem, Message: ready.Reason + ": " + plan.OneLine(ready.Message), Todo: describe}, true
+	case ready.Status != metav1.ConditionTrue && gs.Status.ObservedCommit != "": // such as one that waits for readiness
+		return Finding{Result: OK, Message: cmp.Or(ready.Reason, "Unknown") + ": " + plan.OneLine(ready.Message)}, true
 	case ready.Status != metav1.ConditionTrue:
 		return Finding{Result: Warning, Message: "no controller has synced it yet", Todo: describe}, true
 	}
