@@ -161,7 +161,31 @@ func (g *governor) govern(ctx context.Context) (*Governed, error) {
 	without := append(g.withhold(result, records), jobs...)
 	result.Withheld = append(result.Withheld, withheld...)
 	result.Set, err = g.state.Set.Under(kept, without)
-	return result, append(plan.ProblemsOf(err), g.secretsNotSigned(result.Set)...).Err()
+	problems := append(plan.ProblemsOf(err), g.secretsNotSigned(result.Set)...)
+	return result, append(problems, g.tooLong(result)...).Err()
+}
+
+// longest is the maximum number of bytes of the terms of one Deployment, as the CRD has it.
+const longest = 64 << 10
+
+// tooLong refuses terms that the status has no room for. Without that, no status could be written.
+func (g *governor) tooLong(result *Governed) plan.Problems {
+	var ps plan.Problems
+	long := map[client.ObjectKey]bool{}
+	for _, p := range result.Plans {
+		if len(p.Terms) <= longest {
+			continue
+		}
+		namespace, name, _ := strings.Cut(p.Deployment, "/")
+		long[client.ObjectKey{Namespace: namespace, Name: name}] = true
+		ps = append(ps, &plan.Problem{
+			Reason: v1alpha1.ReasonInvalidPlan, Where: "BatchRelease " + namespace + "/" + p.Name,
+			Err:  fmt.Errorf("what spec.approvals.signers approve of this plan has %d bytes, and may have %d", len(p.Terms), longest),
+			Hint: "use shorter queries, or fewer metrics",
+		})
+	}
+	result.Set.LeaveOut(func(deployment client.ObjectKey) bool { return long[deployment] })
+	return ps
 }
 
 // deployments are those with a plan in the commit, and those whose terms are on

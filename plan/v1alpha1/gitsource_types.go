@@ -480,7 +480,7 @@ type GoverningPlan struct {
 	Name string `json:"name"`
 	// terms are the plan's strategy and the Deployment's strategy and minReadySeconds, as
 	// canonical JSON. Their SHA-256 is the digest in spec.plan of a BatchApproval.
-	// +kubebuilder:validation:MaxLength=8192
+	// +kubebuilder:validation:MaxLength=65536
 	Terms string `json:"terms"`
 	// since is the tip of the branch with which the terms took effect. An approval of
 	// other terms counts only if its commit is not in the history of since.
