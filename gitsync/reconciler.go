@@ -299,13 +299,20 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	return nextSync(src, res, r.conclude(ctx, src, res, err))
 }
 
-// read returns a source past the cache: a stale status would lose inventory. A source without
-// the finalizer has applied nothing. The finalizer is set on the version that was read, and the
-// answer to that is the source as it is.
+// read returns a source as it is now: a stale status would lose inventory. The version of the one in
+// the cache is compared with that of the API server. A source without the finalizer or an inventory has
+// applied nothing. The one and the other are written on the version that was read, before it applies.
 func (r *reconciler) read(ctx context.Context, name types.NamespacedName) (*v1alpha1.GitSource, error) {
 	var gs v1alpha1.GitSource
-	if err := r.status.Get(ctx, name, &gs); err == nil && gs.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(&gs, finalizer) {
-		return &gs, nil
+	if err := r.status.Get(ctx, name, &gs); err == nil {
+		if gs.DeletionTimestamp == nil && (gs.Status.Inventory == nil || !controllerutil.ContainsFinalizer(&gs, finalizer)) {
+			return &gs, nil
+		}
+		now := &metav1.PartialObjectMetadata{}
+		now.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GitSource"))
+		if err := r.own.Get(ctx, name, now); err == nil && now.UID == gs.UID && now.ResourceVersion == gs.ResourceVersion {
+			return &gs, nil
+		}
 	}
 	gs = v1alpha1.GitSource{}
 	return &gs, r.own.Get(ctx, name, &gs)

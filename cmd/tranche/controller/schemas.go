@@ -30,8 +30,8 @@ import (
 // The times of the checks of CustomResourceDefinitions.
 const (
 	schemaRetry = time.Second // between two before the manager starts
-	// schemaRecent is how old a check before a write may be. An API server may follow a change as late.
-	schemaRecent = time.Second
+	// schemaRecent is how old a check before a write may be. The watches end earlier after a change.
+	schemaRecent = 5 * time.Second
 	// schemaSettles is how long API servers may go on with an older one after they have the new one. They
 	// wait that long themselves before they serve one that is new.
 	schemaSettles = 5 * time.Second

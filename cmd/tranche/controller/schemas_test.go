@@ -193,7 +193,7 @@ func TestSchemas_Guard(t *testing.T) {
 	}
 }
 
-// Writes within a second share a check.
+// Writes within seconds share a check.
 func TestSchemas_GuardOfManyWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now, looks := form("a 3 equal"), 0
@@ -212,7 +212,7 @@ func TestSchemas_GuardOfManyWrites(t *testing.T) {
 			time.Sleep(schemaRecent / 5)
 		}
 		if looks != 2 {
-			t.Errorf("%d requests for ten writes in two seconds", looks)
+			t.Errorf("%d requests for ten writes", looks)
 		}
 		now = "-"
 		time.Sleep(schemaRecent)
