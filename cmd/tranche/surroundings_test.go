@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -69,7 +70,7 @@ func TestOlderCRDAndNoPolicies(t *testing.T) {
 	c := clustertest.Start(t)
 	s := envIn(t, c, "web")
 	s.shell(".", "kubectl delete -k ../../config/policy")
-	restarted(s)
+	stop := restarted(s)
 	s.follow("source", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 
@@ -111,6 +112,50 @@ func TestOlderCRDAndNoPolicies(t *testing.T) {
 	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v3": 8, "v4": 2})
 	s.approve(".", "web", 1)
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v4": 10})
+	s.untouched("web")
+	stop()
+	losesRight(s)
+}
+
+// losesRight has a controller that may not read ReplicaSets any more. Its caches stay as they are, and no write
+// fails. So it ends, and the next one works once the right is back.
+func losesRight(s *env) {
+	s.Helper()
+	var output bytes.Buffer
+	cmd := controllerOf(s.Context(), s, s.TempDir())
+	cmd.Stdout, cmd.Stderr = &output, &output
+	s.must(cmd.Start())
+	s.replace("deployment.yaml", "web:v4", "web:v5")
+	s.push("web: v5")
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v4": 8, "v5": 2})
+	s.shell(".", "kubectl delete -f ../../config/cluster-admin/applier_role.yaml")
+	s.shell(".", `kubectl get clusterrole tranche-controller -o yaml | sed '/^  - replicasets$/d' | kubectl replace -f -`)
+	clustertest.Wait(s, "the right to be gone", func() error {
+		if out, err := s.c.Kubectl(s, "auth", "can-i", "watch", "replicasets", "-A", "--as", s.c.Controller.Impersonate.UserName); err == nil {
+			return errors.New(out)
+		}
+		return nil
+	})
+	s.c.RestartAPIServer(s) // it ends the watches
+	s.approve(".", "web", 0)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		said := output.String()
+		if err == nil || !strings.Contains(said, "ReplicaSet could not be read for 1m") || !strings.Contains(said, "forbidden") {
+			s.Errorf("it ended with %v: %s", err, said)
+		}
+	case <-time.After(clustertest.Within):
+		s.Errorf("it goes on: %s", s.release("web").Status.Message)
+		_ = cmd.Process.Kill() // it may have ended
+	}
+	restarted(s)
+	s.shell(".", "kubectl apply --server-side --force-conflicts -k ../../config/rbac")
+	s.shell(".", "kubectl apply --server-side -f ../../config/cluster-admin/applier_role.yaml")
+	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v4": 5, "v5": 5})
+	s.approve(".", "web", 1)
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v5": 10})
 	s.untouched("web")
 }
 
@@ -174,12 +219,7 @@ func restarted(s *env, flags ...string) (stop func()) {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			cmd := exec.CommandContext(ctx, os.Args[0], append([]string{
-				"controller", "--as", s.c.Controller.Impersonate.UserName, "--storage-path", storage, "--file-roots", os.TempDir(),
-				"--log-encoding", "console",
-			}, flags...)...)
-			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-			cmd.Env = append(os.Environ(), asTranche+"=1", "KUBECONFIG="+s.c.Kubeconfig)
+			cmd := controllerOf(ctx, s, storage, flags...)
 			cmd.Stdout, cmd.Stderr = &output, &output
 			if err := cmd.Run(); err != nil {
 				fmt.Fprintln(&output, "ended:", err)
@@ -195,4 +235,15 @@ func restarted(s *env, flags ...string) (stop func()) {
 	})
 	s.Cleanup(stop)
 	return stop
+}
+
+// controllerOf is the command of a controller of the cluster.
+func controllerOf(ctx context.Context, s *env, storage string, flags ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, os.Args[0], append([]string{
+		"controller", "--as", s.c.Controller.Impersonate.UserName, "--storage-path", storage, "--file-roots", os.TempDir(),
+		"--log-encoding", "console",
+	}, flags...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Env = append(os.Environ(), asTranche+"=1", "KUBECONFIG="+s.c.Kubeconfig)
+	return cmd
 }

@@ -301,6 +301,7 @@ type fences struct {
 	lease   *lease
 	rewind  *rewind
 	schemas *schemas
+	sight   *sight
 }
 
 // mayWrite returns why nothing may be written now.
@@ -313,9 +314,21 @@ func (f fences) mayWrite() error {
 
 // run runs a manager until it ends, or until a fence lets nothing be written any more.
 func (f fences) run(ctx context.Context, start func(context.Context) error) error {
-	return f.schemas.run(ctx, func(ctx context.Context) error {
-		return f.rewind.run(ctx, func(ctx context.Context) error { return f.lease.run(ctx, start) })
-	})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go f.rewind.watch(ctx)
+	go func() { ended <- f.lease.run(ctx, start) }()
+	select { // it does not wait for the manager: the process is to end at once
+	case err := <-ended:
+		return err
+	case <-f.schemas.lost:
+		return f.schemas.because
+	case <-f.rewind.lost:
+		return f.rewind.because
+	case <-f.sight.lost:
+		return f.sight.because
+	}
 }
 
 // newManager makes a manager, and what its clients are guarded by.
@@ -331,9 +344,11 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, fences, err
 	if o.metricsSecure {
 		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}
+	see, caches := newSight(), rollout.CacheOptions()
+	caches.DefaultWatchErrorHandler = see.failed
 	options := ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         rollout.CacheOptions(),
+		Cache:                         caches,
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics:                       metrics,
 		HealthProbeBindAddress:        o.probeAddress,
@@ -378,7 +393,7 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, fences, err
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
 		return nil, fences{}, fmt.Errorf("adding probes: %w", err)
 	}
-	return mgr, fences{l, back, fields}, nil
+	return mgr, fences{l, back, fields, see}, nil
 }
 
 func setLogger(o controllerOptions) error {

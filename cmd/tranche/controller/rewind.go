@@ -202,22 +202,6 @@ func dryRunAgain(q *http.Request) (*http.Request, bool) {
 	return again, true
 }
 
-// run runs start until it ends, or until the resourceVersion has gone backwards. It does not
-// wait for start then: the process is to end at once.
-func (r *rewind) run(ctx context.Context, start func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- start(ctx) }()
-	go r.watch(ctx)
-	select {
-	case err := <-ended:
-		return err
-	case <-r.lost:
-		return r.because
-	}
-}
-
 // watch checks at intervals, and at once when a request has failed.
 func (r *rewind) watch(ctx context.Context) {
 	tick := time.NewTicker(rewindPeriod)

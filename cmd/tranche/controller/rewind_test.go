@@ -206,7 +206,7 @@ func TestRewind_GuardSendsDryRunsAgain(t *testing.T) {
 func TestRewind_Run(t *testing.T) {
 	r := scripted("7", "6", "8", "9")
 	r.suspect(errors.New("connection refused"))
-	err := r.run(t.Context(), func(context.Context) error {
+	err := fences{rewind: r, schemas: &schemas{}, sight: newSight()}.run(t.Context(), func(context.Context) error {
 		select {}
 	})
 	if err == nil || !strings.Contains(err.Error(), "went back from 7 to 6") {

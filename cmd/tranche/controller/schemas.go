@@ -345,21 +345,6 @@ func (s *schemas) guard(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// run runs start until it ends, or until one of them is older. It does not wait for start then: the process is to
-// end at once.
-func (s *schemas) run(ctx context.Context, start func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- start(ctx) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-s.lost:
-		return s.because
-	}
-}
-
 // tellOutdated says in the log, and in an event of each GitSource and BatchRelease, that nothing goes on.
 // Their status cannot say it: a write of it would take the fields out of etcd.
 func tellOutdated(c client.Reader, events recorder.EventRecorder, selector labels.Selector) func(context.Context, crds.Comparison) {
