@@ -193,11 +193,12 @@ func (m *monitored) leader() *monitoredProcess {
 	return leader
 }
 
-// goesUp waits until a counter of the leader is above what it was.
-func (m *monitored) goesUp(name string, labels ...string) {
+// goesUp waits until a counter of the leader is above what it was before something was done.
+func (m *monitored) goesUp(do func(), name string, labels ...string) {
 	m.Helper()
 	address := m.leader().address
 	before, _ := m.value(address, name, labels...)
+	do()
 	clustertest.Wait(m, name+" to go up", func() error {
 		if now, _ := m.value(address, name, labels...); now <= before {
 			return fmt.Errorf("it is %v still", now)
@@ -267,14 +268,14 @@ func (m *monitored) notScraped() {
 	w.expect("the leader is scraped again")
 }
 
-// gitFails has a server that refuses what a source asks every three minutes.
+// gitFails has a server that refuses what a source asks every four minutes.
 func (m *monitored) gitFails() {
 	m.Helper()
 	w := m.watch()
 	looks := func(counter string) {
 		for range 8 {
-			m.goesUp(counter)
-			w.step(3 * time.Minute)
+			m.goesUp(func() {}, counter)
+			w.step(4 * time.Minute)
 		}
 	}
 	looks("tranche_git_exchange_duration_seconds_count")
@@ -286,6 +287,27 @@ func (m *monitored) gitFails() {
 	m.shows(1, "tranche_source_condition", `condition="Ready"`, `status="True"`)
 	looks("tranche_git_exchange_duration_seconds_count")
 	w.expect("Git answers again")
+}
+
+// A push that fails for some seconds, and then not, is no alert. Whether the next one comes in a day does not matter.
+func TestAlerts_ShortOutage(t *testing.T) {
+	w := newWatchdog(t)
+	const of = `{namespace="shop",source="shop",operation="push"}`
+	exchanges := func(failed, all float64, d time.Duration) {
+		t.Helper()
+		for end := w.now.Add(d); w.now.Before(end); {
+			w.now = w.now.Add(scrapeEvery)
+			w.ingest("target", map[string]float64{
+				"tranche_git_exchange_errors_total" + of: failed, "tranche_git_exchange_duration_seconds_count" + of: all,
+				`tranche_leader{lease="tranche"}`: 1,
+			})
+			if w.evaluate(); len(w.firing) > 0 {
+				t.Fatalf("%v fire with %v of %v failed", w.firing, failed, all)
+			}
+		}
+	}
+	exchanges(1, 10, time.Hour)
+	exchanges(4, 14, time.Hour)
 }
 
 // notSynced has an API server that does not answer what a sync asks.
@@ -414,10 +436,11 @@ func (m *monitored) errors() {
 	fails := func(n int) {
 		for i := range n {
 			edit := fmt.Sprintf(`{"spec":{"strategy":{"progressDeadlineSeconds":%d}}}`, 100+i)
-			if out, err := m.c.Kubectl(m, "patch", "batchrelease", "web", "-n", m.ns, "--type=merge", "-p", edit); err != nil {
-				m.Fatalf("%v: %s", err, out)
-			}
-			m.goesUp("controller_runtime_reconcile_errors_total", `controller="batchrelease"`)
+			m.goesUp(func() {
+				if out, err := m.c.Kubectl(m, "patch", "batchrelease", "web", "-n", m.ns, "--type=merge", "-p", edit); err != nil {
+					m.Fatalf("%v: %s", err, out)
+				}
+			}, "controller_runtime_reconcile_errors_total", `controller="batchrelease"`)
 			w.step(time.Minute)
 		}
 	}
@@ -435,11 +458,30 @@ func (m *monitored) errors() {
 	w.expect("it works again")
 }
 
-// noLeader has an API server that refuses all requests for leases.
+// noLeader has an API server that refuses all requests for leases. A source that was not ready is
+// deleted before.
 func (m *monitored) noLeader() {
 	m.Helper()
 	m.pair()
 	leader, w := m.leader(), m.watch()
+	w.now = w.now.Add(time.Hour)
+	gone := &v1alpha1.GitSource{
+		ObjectMeta: metav1.ObjectMeta{Name: "gone", Namespace: m.ns, Labels: map[string]string{labelOwn: m.ns}},
+		Spec:       v1alpha1.GitSourceSpec{URL: m.git.URL + "/" + filepath.Base(m.bare), Path: "nowhere"},
+	}
+	m.must(m.c.Client.Create(m.Context(), gone))
+	m.shows(1, "tranche_source_condition", `source="gone"`, `condition="Ready"`, `status="False"`)
+	w.pass(20 * time.Minute)
+	w.expect("a source that is not ready", "TrancheSourceNotReady")
+	m.must(m.c.Client.Delete(m.Context(), gone))
+	clustertest.Wait(m, "no metrics of what is deleted", func() error {
+		if _, found := m.value(leader.address, "tranche_source_condition", `source="gone"`); found {
+			return errors.New("there are some")
+		}
+		return nil
+	})
+	w.pass(5 * time.Minute)
+	w.expect("the source is deleted")
 	m.noLease.Store(true)
 	<-leader.ended
 	clustertest.Wait(m, "the others to see no leader", func() error {
@@ -450,8 +492,7 @@ func (m *monitored) noLeader() {
 		}
 		return nil
 	})
-	w.now = w.now.Add(time.Hour)
-	w.pass(4 * time.Minute)
+	w.pass(20 * time.Minute)
 	m.fires(w, "no leader", "TrancheNoLeader")
 }
 

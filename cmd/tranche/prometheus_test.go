@@ -260,9 +260,11 @@ func (q *querier) Close() error { return nil }
 func (q *querier) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
 	set := &seriesSet{at: -1}
 	for _, k := range q.of {
-		fits := !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(k.labels.Get(m.Name)) })
+		if slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(k.labels.Get(m.Name)) }) {
+			continue
+		}
 		within := slices.DeleteFunc(slices.Clone(k.samples), func(s chunks.Sample) bool { return s.T() < q.mint || s.T() > q.maxt })
-		if fits && len(within) > 0 {
+		if len(within) > 0 {
 			set.all = append(set.all, storage.NewListSeries(k.labels, within))
 		}
 	}
