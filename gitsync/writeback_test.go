@@ -251,6 +251,30 @@ func approvalsIn(path string) func(*v1alpha1.GitSource) {
 	return func(gs *v1alpha1.GitSource) { gs.Spec.Approvals = &v1alpha1.ApprovalPolicy{Path: path} }
 }
 
+// A link in the folder of one source makes no approval for another one.
+func TestWriteBackApproval_NotThroughALink(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, andRollout)
+	s.repo.Commit(map[string]string{"prod/approvals/README.md": "of another source"}, "prod")
+	s.link("../prod/approvals", "deploy/approvals")
+	s.beginRelease(writesBack)
+	s.approve("web")
+	message := s.differs("WriteBackConflict")
+	if !strings.Contains(message, "a link leads to prod/approvals/web.yaml") || !strings.Contains(message, "replace the link") {
+		t.Errorf("the message is %q", message)
+	}
+	s.has("web: v2", "web: v1", "prod")
+
+	s.must(os.Remove(filepath.Join(s.repo.Work, "deploy/approvals")))
+	s.repo.Git("rm", "-q", "--cached", "deploy/approvals")
+	s.repo.CommitAndPush(map[string]string{"deploy/approvals/README.md": "of this one"}, "no link")
+	s.lookNow()
+	s.has("Approve step 0 of web", "no link", "web: v2", "web: v1", "prod")
+	if files := s.inBare("ls-tree", "-r", "--name-only", "main", "prod"); files != "prod/approvals/README.md" {
+		t.Errorf("prod has %s", files)
+	}
+}
+
 // Git clones no branch that has a .git, or what a file system takes for it.
 func TestWriteBackApproval_NotIntoDotGit(t *testing.T) {
 	t.Parallel()

@@ -34,11 +34,11 @@ func (w *attempt) approve(in intent) error {
 	}
 	before, _ := w.approvals(t)
 	file, err := w.placeFor(t, in, before)
+	if err == nil {
+		err = w.checkPlace(file)
+	}
 	if err != nil {
 		return err
-	}
-	if !gitobject.ValidPath(file) {
-		return &cannot{fact: "Git does not let a file be named " + file, hint: "correct spec.approvals.path"}
 	}
 	was, err := gitobject.EntryAt(w.scratch, w.tree, file)
 	if err != nil {
@@ -82,6 +82,23 @@ func (w *attempt) approve(in intent) error {
 		return err
 	}
 	return w.add(tree, w.set, in.message(), in)
+}
+
+// checkPlace refuses a file out of the folders that the GitSource names. A committer may have made a link in there
+// that leads elsewhere: to the approvals of another source.
+func (w *Input) checkPlace(file string) error {
+	if !gitobject.ValidPath(file) {
+		return &cannot{fact: "Git does not let a file be named " + file, hint: "correct spec.approvals.path"}
+	}
+	for _, folder := range []string{w.Source.Spec.Path, w.Source.Spec.ApprovalsPath()} {
+		if folder = strings.Trim(path.Clean("/"+folder), "/"); folder == "" || strings.HasPrefix(file, folder+"/") {
+			return nil
+		}
+	}
+	return &cannot{
+		fact: "a link leads to " + file + ", out of spec.path and spec.approvals.path",
+		hint: "replace the link by a folder or a file; or let spec.approvals.path name the folder that it leads to",
+	}
 }
 
 // hasBlob reports whether a parent of the next commit has a file with this content.
