@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -92,6 +93,34 @@ func TestHandBackUnderAMutatingPolicy(t *testing.T) {
 	if n := s.mutated(); n > 0 {
 		t.Errorf("%d pods run what the policy made", n)
 	}
+}
+
+// A policy refuses to resume a Deployment, as in a change freeze, and the next version comes. All pods run one by
+// then, by all its gates. They stay, and a revert leads back to it.
+func TestHandBackRefused_NextRelease(t *testing.T) {
+	t.Parallel()
+	s := atGate(t, 4)
+	own, err := client.New(s.c.Controller, client.Options{Scheme: s.c.Scheme})
+	s.must(err)
+	passes := "!has(oldObject.spec.paused) || !oldObject.spec.paused || has(object.spec.paused) && object.spec.paused"
+	thaw := refuse(s, "freeze", "deployments", passes, "no resume in the freeze", func() error {
+		resumed := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":false}}`))
+		return own.Patch(s.Context(), s.deployment("web"), resumed, client.DryRunAll)
+	})
+	s.approve(0)
+	s.waitFor(v1alpha1.ReasonWriteRefused, 1, map[string]int32{"v2": 4})
+	s.bring("v3")
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v2": 3, "v3": 1})
+	s.bring("v2")
+	clustertest.Wait(s, "the way back", func() error {
+		if got := s.sizes(); len(got) != 1 || got["v2"] != 4 {
+			return fmt.Errorf("sizes %v: %s", got, s.release().Status.Message)
+		}
+		return nil
+	})
+	thaw()
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
+	s.untouched()
 }
 
 // stalled fails unless the release says Stalled with a message that says something,

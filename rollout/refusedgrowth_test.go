@@ -39,22 +39,16 @@ spec:
   validationActions: [Deny]
 `
 
-// refuseGrowth installs the policy, and waits until the API server acts by it.
-func refuseGrowth(s *env, tag, except string) (remove func()) {
+// refuse installs the policy, and waits until the API server refuses what is tried.
+func refuse(s *env, name, resource, passes, message string, try func() error) (remove func()) {
 	s.Helper()
-	passes := fmt.Sprintf("!object.spec.template.spec.containers[0].image.endsWith(':%s') || "+
-		"object.spec.replicas <= oldObject.spec.replicas%s", tag, except)
-	manifest := fmt.Sprintf(refusal, s.ns, "growth", "replicasets", passes, tag+" is not signed")
+	manifest := fmt.Sprintf(refusal, s.ns, name, resource, passes, message)
 	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
 		s.Fatalf("installing the policy: %v: %s", err, out)
 	}
-	grows := func() error {
-		larger := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":99}}`))
-		return s.c.Client.Patch(s.Context(), s.set(tag), larger, client.DryRunAll)
-	}
 	clustertest.Wait(s, "the policy to act", func() error {
-		if err := grows(); err == nil || !strings.Contains(err.Error(), "is not signed") {
-			return fmt.Errorf("a larger size: %w", err)
+		if err := try(); err == nil || !strings.Contains(err.Error(), message) {
+			return fmt.Errorf("what it is to refuse: %w", err)
 		}
 		return nil
 	})
@@ -62,8 +56,19 @@ func refuseGrowth(s *env, tag, except string) (remove func()) {
 	return func() {
 		s.Helper()
 		uninstall()
-		clustertest.Wait(s, "the policy to be gone", grows)
+		clustertest.Wait(s, "the policy to be gone", try)
 	}
+}
+
+// refuseGrowth refuses more pods of a version.
+func refuseGrowth(s *env, tag, except string) (remove func()) {
+	s.Helper()
+	passes := fmt.Sprintf("!object.spec.template.spec.containers[0].image.endsWith(':%s') || "+
+		"object.spec.replicas <= oldObject.spec.replicas%s", tag, except)
+	return refuse(s, "growth", "replicasets", passes, tag+" is not signed", func() error {
+		larger := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":99}}`))
+		return s.c.Client.Patch(s.Context(), s.set(tag), larger, client.DryRunAll)
+	})
 }
 
 // available waits until all pods that are to run are available.

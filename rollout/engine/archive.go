@@ -20,9 +20,13 @@ func archiveCurrent(d *draft) {
 		return
 	}
 	outcome := v1alpha1.OutcomeSuperseded
-	if !d.Forward() {
+	switch {
+	case position.HasEnded(&d.Position):
+		outcome = v1alpha1.OutcomeCompleted
+		d.event(v1alpha1.ReasonReleaseCompleted, "all pods run "+d.Status.UpdateRevision)
+	case !d.Forward():
 		outcome = v1alpha1.OutcomeRolledBack
-	} else {
+	default:
 		d.event(v1alpha1.ReasonReleaseSuperseded, fmt.Sprintf("%s by %s", d.Status.UpdateRevision, d.Goal.Name))
 	}
 	d.archive(outcome)

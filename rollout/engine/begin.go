@@ -19,7 +19,7 @@ import (
 func beginRelease(d *draft) {
 	lost, older := d.Status.Phase == "" && d.Touched(), isOlder(&d.Position)
 	archiveCurrent(d)
-	afterwards := !position.Releasing(&d.Status) || d.Status.RollingBack // in the middle, only the stable one is a way back
+	back := position.GoesBack(&d.Position)
 	if d.Status.Phase == v1alpha1.PhaseCompleted && !d.Forward() && !d.Failed() {
 		d.warn(v1alpha1.ReasonDriftCorrected, "the template of the Deployment was changed by a field manager other than Tranche")
 	}
@@ -27,8 +27,7 @@ func beginRelease(d *draft) {
 		d.clearFailed()
 	}
 	d.Status.Phase = v1alpha1.PhaseInitial
-	d.Status.RollingBack = !d.Forward() ||
-		afterwards && len(d.StableRecords) > 1 && d.Goal.Record != nil && d.Goal.Record.Name == d.StableRecords[1].Name
+	d.Status.RollingBack = back
 	d.Status.StableRevision = d.Stable.Name
 	d.Status.UpdateRevision = d.Goal.Name
 	d.Status.UpdateTemplateDigest = d.Goal.ID
@@ -50,6 +49,15 @@ func beginRelease(d *draft) {
 	}
 	d.event(v1alpha1.ReasonReleaseStarted, fmt.Sprintf("%s to %s%s", d.Stable.Name, d.Goal.Name, fromCommit(d.Spec.Commit)))
 	d.report(v1alpha1.ReasonTakingHold, fmt.Sprintf("about to release %s", d.Goal.Name))
+}
+
+// endFirst makes stable what all pods run, before something else begins: what comes takes the place of that, and a
+// revert leads back to it. If it is the stable revision that comes, that is a rollback, and needs no other.
+func endFirst(d *draft) {
+	next := d.Goal.Name
+	d.Course = d.To(position.Ended(&d.Position))
+	rememberGoal(d)
+	d.report(v1alpha1.ReasonHandingBack, fmt.Sprintf("all pods run %s, which is stable; %s comes next", d.Goal.Name, next))
 }
 
 // enterFirst puts the release at the step where it begins.

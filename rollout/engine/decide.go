@@ -79,6 +79,8 @@ func decideUsable(d *draft) {
 		d.do(Unlabel{Why: "the Deployment is native, and no release is under way"})
 	case d.Idle():
 		settleIdle(d)
+	case d.Forward() && position.Ended(&d.Position) != nil:
+		endFirst(d)
 	case !d.UnderWay():
 		beginRelease(d)
 	case missesGates(&d.Position):

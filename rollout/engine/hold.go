@@ -6,6 +6,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/action"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 	"github.com/tranche-dev/tranche/rollout/engine/verdict"
 )
 
@@ -14,7 +15,7 @@ import (
 // is overwritten.
 func takeHold(d *draft, why string) {
 	opened := d.Touched() && !Held(d.Deployment) // another manager has: put back at once, whatever was seen
-	if inHold(&d.Course) || !opened && !d.Seen() || !d.Touched() && d.Scaling() {
+	if position.InHold(&d.Course) || !opened && !d.Seen() || !d.Touched() && d.Scaling() {
 		return
 	}
 	if r := d.StableRecords[0]; !d.Touched() && (r.Strategy == nil || !facts.EqualStrategy(*r.Strategy, d.Strategy)) {

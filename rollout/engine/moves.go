@@ -52,11 +52,8 @@ func Moves(o Observed) []*appsv1.ReplicaSet {
 	return sets
 }
 
-// Held reports whether the native controller is kept off this Deployment by a
-// hold of ours.
-func Held(d *appsv1.Deployment) bool {
-	return v1alpha1.HasHeld(d.Labels) && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
-}
+// Held reports whether the native controller is kept off this Deployment by a hold of ours.
+func Held(d *appsv1.Deployment) bool { return facts.Held(d) }
 
 // Mislabelled reports whether a Deployment has the label of a hold and no hold. There is no
 // record of it, and it is not both paused and of strategy Recreate.

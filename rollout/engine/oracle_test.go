@@ -489,6 +489,9 @@ func (o *oracle) judgeGates(c, before *cluster, ob *engine.Observed, a engine.Ac
 	case engine.HandBack:
 		o.judgeHandBack(c, before, ob, r)
 		return
+	case engine.Remember:
+		judgeEnd(o, c, before, &a, r)
+		return
 	default:
 		return
 	}
@@ -568,6 +571,25 @@ func (o *oracle) judgeHandBack(c, before *cluster, ob *engine.Observed, r *relea
 				c.violate("hand-back", "the native controller takes pods from %s for the ReplicaSet of the same template that is being deleted\n was %s", c.sets[i].rs.Name, before)
 			}
 		}
+	}
+}
+
+// judgeEnd: a version may become stable before it is handed back, if another one comes. All pods run it then, and
+// its gates have led to that, or it was a way back.
+func judgeEnd(o *oracle, c, before *cluster, a *engine.Remember, r *release) {
+	version := versionIn(a.Record.Template)
+	if a.Record.Order == 0 || a.Written || version == r.version || version == o.stable {
+		return
+	}
+	whole := slices.ContainsFunc(o.releases, func(r release) bool { return r.version == version && r.whole() })
+	_, total := c.active()
+	if total == 0 || total != c.sizeOf(version) || total < c.replicas() || !whole && version != o.last {
+		c.violate("I3", "v%d is recorded as stable, with %d of %d pods; its gates are open: %t\n was %s",
+			version+1, c.sizeOf(version), total, whole, before)
+	}
+	o.stable, o.last, o.forgotten = version, o.stable, false
+	if !whole {
+		o.last = -1 // it was left by a rollback
 	}
 }
 
@@ -825,6 +847,12 @@ func (o *oracle) doubt(c *cluster, ob *engine.Observed) {
 	}
 }
 
+// holds reports whether the hold is of this release. That of the one before may be there, whose version is stable.
+func holds(o *oracle, r *release, ob *engine.Observed) bool {
+	former := r.version != o.stable && versionIn(&ob.Deployment.Spec.Template) == o.stable
+	return ob.Deployment.Labels[v1alpha1.LabelHeld] != "" && !former
+}
+
 // rounded notes that a round was complete.
 func (o *oracle) rounded(c *cluster, ob *engine.Observed, actions []engine.Action) {
 	o.doubt(c, ob)
@@ -839,7 +867,7 @@ func (o *oracle) rounded(c *cluster, ob *engine.Observed, actions []engine.Actio
 		// A template that was there already when it was brought is no release, which
 		// could end.
 		held := ob.Deployment.Labels[v1alpha1.LabelHeld] != ""
-		current.held = current.held || held
+		current.held = current.held || holds(o, current, ob)
 		current.begun = current.begun || held || current.version != o.stable || current.version != o.seen.version && before.held
 		// No dry run tells, or the dry run tells what the adopted pods were not made by.
 		current.itself = current.itself || c.admission == mutatesNotDry || o.unsaid && c.mutates && current.version == o.stable

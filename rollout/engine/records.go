@@ -85,16 +85,3 @@ func (d *draft) newest() int64 {
 	}
 	return order
 }
-
-// inHold reports whether the Deployment is held at the goal's template. That template
-// must be on record as the API server returned it for the controller's own write.
-func inHold(c *position.Course) bool {
-	return Held(c.Deployment) && c.Goal.Record != nil && c.Goal.Equal(&c.Deployment.Spec.Template)
-}
-
-// unrecorded reports whether the Deployment is held at the goal's template, which is not
-// on record. The controller ended between the two writes, or an earlier version took the
-// hold.
-func unrecorded(c *position.Course) bool {
-	return Held(c.Deployment) && c.Goal.Record == nil && c.Goal.Equal(&c.Deployment.Spec.Template)
-}

@@ -40,9 +40,9 @@ func decideInitial(d *draft) {
 		enterEdited(d)
 	case d.Spec.Paused:
 		awaitResumption(d)
-	case unrecorded(&d.Course) && !d.Parked():
+	case position.Unrecorded(&d.Course) && !d.Parked():
 		recordGoal(d)
-	case d.Parked() || inHold(&d.Course) && d.Seen():
+	case d.Parked() || position.InHold(&d.Course) && d.Seen():
 		d.Status.Phase = v1alpha1.PhaseRollingUpdate
 		d.enter(int(d.Status.CurrentStepIndex), v1alpha1.StepUpgrade)
 		if d.Replicas == 0 && d.Parked() {
@@ -99,11 +99,11 @@ func decideStep(d *draft) {
 		d.report(v1alpha1.ReasonReleasePaused, "the plan is paused; "+d.Progress())
 		return
 	}
-	if unrecorded(&d.Course) {
+	if position.Unrecorded(&d.Course) {
 		recordGoal(d)
 		return
 	}
-	if !inHold(&d.Course) {
+	if !position.InHold(&d.Course) {
 		restoreHold(d)
 		return
 	}

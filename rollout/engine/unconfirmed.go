@@ -37,13 +37,13 @@ func isOlder(p *position.Position) bool {
 	if p.Status.Reason == v1alpha1.ReasonWaitingForSource {
 		return p.Touched()
 	}
-	return p.Status.Phase == v1alpha1.PhaseCompleted && p.Forward() && !p.IsGoal() && inHold(&p.Course)
+	return p.Status.Phase == v1alpha1.PhaseCompleted && p.Forward() && !p.IsGoal() && position.InHold(&p.Course)
 }
 
 // missesGates reports whether a release under way has more pods than the gates of the status
 // allow, in the first round after [awaitSource]. They have opened since the back-up.
 func missesGates(p *position.Position) bool {
-	return p.Status.Reason == v1alpha1.ReasonWaitingForSource && p.UnderWay() && !p.Status.RollingBack && inHold(&p.Course) &&
+	return p.Status.Reason == v1alpha1.ReasonWaitingForSource && p.UnderWay() && !p.Status.RollingBack && position.InHold(&p.Course) &&
 		p.Running() > p.Allowed()
 }
 

@@ -222,3 +222,9 @@ func (f *Facts) AfterJump(t *metav1.Time) *metav1.Time {
 	}
 	return &metav1.Time{Time: t.Add(f.Jumped)}
 }
+
+// Held reports whether the native controller is kept off this Deployment by a
+// hold of ours.
+func Held(d *appsv1.Deployment) bool {
+	return v1alpha1.HasHeld(d.Labels) && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
+}

@@ -254,7 +254,7 @@ func (f *foresight) outlook(now time.Time) Outlook {
 	}
 	if position.Releasing(&f.before) && !sameRelease(&f.before, at) {
 		out.From = f.before.UpdateRevision
-		if !f.before.RollingBack {
+		if !f.before.RollingBack && f.before.UpdateRevision != at.StableRevision {
 			out.Superseded = f.before.UpdateRevision
 		}
 	}
@@ -273,7 +273,7 @@ func (f *foresight) kind(after *v1alpha1.BatchReleaseStatus) OutlookKind {
 		return OutlookBlocked
 	case f.began != nil && f.began.RollingBack:
 		return OutlookRollBack
-	case f.began != nil && position.Releasing(&f.before) && !f.before.RollingBack:
+	case f.began != nil && position.Releasing(&f.before) && !f.before.RollingBack && f.before.UpdateRevision != f.began.StableRevision:
 		return OutlookSupersedes
 	case f.began != nil:
 		return OutlookRelease

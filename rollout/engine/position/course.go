@@ -231,3 +231,16 @@ func (c *Course) OnlyStable() bool {
 	}
 	return true
 }
+
+// InHold reports whether the Deployment is held at the goal's template. That template
+// must be on record as the API server returned it for the controller's own write.
+func InHold(c *Course) bool {
+	return facts.Held(c.Deployment) && c.Goal.Record != nil && c.Goal.Equal(&c.Deployment.Spec.Template)
+}
+
+// Unrecorded reports whether the Deployment is held at the goal's template, which is not
+// on record. The controller ended between the two writes, or an earlier version took the
+// hold.
+func Unrecorded(c *Course) bool {
+	return facts.Held(c.Deployment) && c.Goal.Record == nil && c.Goal.Equal(&c.Deployment.Spec.Template)
+}

@@ -185,6 +185,35 @@ func (p *Position) IsGoal() bool {
 	return p.Status.UpdateTemplateDigest == p.Goal.ID
 }
 
+// Ended returns the revision of the release or rollback under way, if another revision comes and all pods run the
+// former by all its gates. Only the hand-back is missing, which may be refused for long. It is nil otherwise.
+func Ended(p *Position) *facts.Revision {
+	s := &p.Status
+	if s.Phase != v1alpha1.PhaseFinalizing || s.UpdateTemplateDigest == "" || p.IsGoal() || HasEnded(p) {
+		return nil
+	}
+	for _, r := range slices.Concat(p.ReleasingRecords, p.StableRecords) {
+		ended := facts.RevisionOfRecord(p.Observed, &r)
+		if running := facts.Size(ended.ReplicaSet); r.Sent == s.UpdateTemplateDigest && running > 0 && running >= p.Replicas {
+			return ended
+		}
+	}
+	return nil
+}
+
+// GoesBack reports whether what comes is a rollback: the stable revision, or the last stable one. In the middle of a
+// release, only the stable one is a way back.
+func GoesBack(p *Position) bool {
+	afterwards := !Releasing(&p.Status) || p.Status.RollingBack || HasEnded(p)
+	return !p.Forward() ||
+		afterwards && len(p.StableRecords) > 1 && p.Goal.Record != nil && p.Goal.Record.Name == p.StableRecords[1].Name
+}
+
+// HasEnded reports whether the revision of the status is the stable one.
+func HasEnded(p *Position) bool {
+	return p.Status.UpdateTemplateDigest != "" && p.Status.UpdateTemplateDigest == p.Stable.ID
+}
+
 // Edited reports whether the plan has changed at the step that the release is at.
 func (p *Position) Edited() bool {
 	steps, i := p.Steps(), int(p.Status.CurrentStepIndex)
