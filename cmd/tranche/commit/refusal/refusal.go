@@ -58,6 +58,8 @@ func (s Step) Of(br *v1alpha1.BatchRelease) (int32, error) {
 		return 0, fmt.Errorf("%s is rolling back, which needs no approval", name)
 	case at.Phase == v1alpha1.PhaseCompleted || at.Phase == "" || at.UpdateRevision == "":
 		return 0, fmt.Errorf("%s has no release under way: %s", name, cli.OrNone(at.Reason))
+	case at.Phase == v1alpha1.PhaseFinalizing:
+		return 0, fmt.Errorf("all gates of %s are open: %s", name, cli.OrNone(at.Message))
 	case !s.Direct && at.HasEndedBefore():
 		return 0, fmt.Errorf("the release of %s in commit %s has ended before, and no approval in Git counts for it; bring the change of %s by "+
 			"a new commit", at.UpdateRevision, cli.Short(at.UpdateCommit), name)

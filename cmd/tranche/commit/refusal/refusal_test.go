@@ -31,6 +31,9 @@ func TestStep_OfMetrics(t *testing.T) {
 		{"a gate before a step that was raised", refusal.Step{}, func(br *v1alpha1.BatchRelease) {
 			br.Status.Reason = v1alpha1.ReasonWaitingForApproval
 		}, ""},
+		{"all pods run, and a policy refuses the hand-back", refusal.Step{}, func(br *v1alpha1.BatchRelease) {
+			br.Status.Phase, br.Status.Message = v1alpha1.PhaseFinalizing, "no resume in the freeze"
+		}, "all gates of shop/web are open: no resume in the freeze"},
 	} {
 		br := clitest.Release()
 		clitest.Measure(br)
