@@ -334,7 +334,7 @@ func (s *schemas) guard(next http.RoundTripper) http.RoundTripper {
 			}
 		}
 		response, err := next.RoundTrip(q)
-		if err != nil || one == nil || !answersFields(q) {
+		if err != nil || one == nil || !answersFields(q) || response.StatusCode >= http.StatusBadRequest {
 			return response, err
 		}
 		if err := s.check(q.Context(), one.check); err != nil {

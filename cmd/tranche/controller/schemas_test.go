@@ -193,6 +193,33 @@ func TestSchemas_Guard(t *testing.T) {
 	}
 }
 
+// An answer without an object has no field to lose.
+func TestSchemas_GuardOfAnError(t *testing.T) {
+	now, looks := form("a 3 equal"), 0
+	s := schemasOf(&now)
+	one := s.of["gitsources"]
+	version := one.version
+	one.version = func(ctx context.Context) (string, error) {
+		looks++
+		return version(ctx)
+	}
+	s.incomplete(t.Context())
+	for status, want := range map[int]int{http.StatusNotFound: 0, http.StatusConflict: 0, http.StatusOK: 1} {
+		looks = 0
+		c := s.guard(roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+		}))
+		const source = "https://example.org/apis/tranche.dev/v1alpha1/namespaces/a/gitsources/b"
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, source, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.RoundTrip(q); err != nil || looks != want {
+			t.Errorf("status %d: %d checks, want %d: %v", status, looks, want, err)
+		}
+	}
+}
+
 // Writes within seconds share a check.
 func TestSchemas_GuardOfManyWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
