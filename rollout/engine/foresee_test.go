@@ -417,6 +417,26 @@ func TestForesee(t *testing.T) {
 	}
 }
 
+// All pods run a release, and only its hand-back is missing: the next one leads away from it, and does not supersede it.
+func TestForesee_NotHandedBack(t *testing.T) {
+	c := newChronicle(4, 1, 1, "1", "50%", "100%")
+	c.settle(t)
+	c.bring(1)
+	c.approved = 100
+	for c.status.Phase != v1alpha1.PhaseFinalizing {
+		c.turn()
+	}
+	c.bring(2)
+	got := c.foresee()
+	if got.Kind != foresee.OutlookRelease || got.From != hashes[1] || got.To != hashes[2] || got.Superseded != "" {
+		t.Errorf("%s\n%+v", got, got)
+	}
+	c.settle(t)
+	if c.sets[0].size > 0 || c.sets[1].size != 3 || c.sets[2].size != 1 {
+		t.Errorf("it came to %s", c)
+	}
+}
+
 func (c *chronicle) complete(t *testing.T) {
 	t.Helper()
 	c.approved = 100
