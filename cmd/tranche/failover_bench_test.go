@@ -97,15 +97,15 @@ spec:
 // firstSync kills the leader once it has made half of the Deployments.
 func (f *failover) firstSync() {
 	f.Helper()
-	old, made := f.leader(nil), 0
-	old.strikeAt(killed, func(q *http.Request) bool {
+	made := 0
+	f.strikeAt(killed, func(q *http.Request) bool {
 		if q.Method != http.MethodGet && strings.Contains(q.URL.Path, "/deployments/") && !q.URL.Query().Has("dryRun") {
 			made++
 		}
 		return made == max(1, *failoverReleases/2)
 	})
 	f.follow(func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Enabled: true} })
-	f.failsOver("first sync", old, v1alpha1.ReasonReleaseCompleted, 2)
+	f.failsOver("first sync", v1alpha1.ReasonReleaseCompleted, 2)
 }
 
 // releases brings v2 to all, approves the first step of all, and kills the leader once a
@@ -118,15 +118,15 @@ func (f *failover) releases() {
 	}
 	f.push("All: v2")
 	f.reach(v1alpha1.ReasonWaitingForApproval, 0)
-	old, moved := f.leader(nil), 0
-	old.strikeAt(killed, func(q *http.Request) bool {
+	moved := 0
+	f.strikeAt(killed, func(q *http.Request) bool {
 		if q.Method == http.MethodPatch && strings.Contains(q.URL.Path, "/replicasets/") && !q.URL.Query().Has("dryRun") {
 			moved++
 		}
 		return moved == max(1, *failoverReleases/4)
 	})
 	f.approveAll()
-	f.failsOver("second step", old, v1alpha1.ReasonWaitingForApproval, 1)
+	f.failsOver("second step", v1alpha1.ReasonWaitingForApproval, 1)
 	f.approvals(1)
 }
 
@@ -244,9 +244,9 @@ func (f *failover) approveAll() {
 }
 
 // failsOver waits for the fault, and until the other replica has brought all releases to a reason.
-func (f *failover) failsOver(what string, old *replica, reason string, step int32) {
+func (f *failover) failsOver(what, reason string, step int32) {
 	f.Helper()
-	f.isStruck(old)
+	old := f.isStruck()
 	struck := time.Now()
 	f.ends(old)
 	next := f.leader(old)

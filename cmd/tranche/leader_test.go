@@ -35,9 +35,12 @@ type replicas struct {
 	*env
 	git *url.URL
 
-	mu  sync.Mutex
-	log []saying
-	by  map[string]*replica
+	mu      sync.Mutex
+	log     []saying
+	by      map[string]*replica
+	strikes func(r *http.Request) bool // the fault comes with the first request for which it is true
+	fault   leaderFault
+	struck  *replica // to which the last fault came
 }
 
 // saying is a write as it arrives, or that a replica has the lease from now on.
@@ -54,10 +57,8 @@ type replica struct {
 	ended  chan struct{}
 	proxy  *httptest.Server
 
-	mu      sync.Mutex
-	strikes func(r *http.Request) bool // the fault comes with the first request for which it is true
-	fault   leaderFault
-	cut     bool // requests for the lease are swallowed
+	mu  sync.Mutex
+	cut bool // requests for the lease are swallowed
 }
 
 // leaderFault is what happens to a leader.
@@ -205,7 +206,7 @@ func (rs *replicas) between(r *replica) http.Handler {
 				q.Header.Set(leaseHeader, "true")
 			}
 		}
-		if r.strike(q) {
+		if rs.strike(r, q) {
 			<-q.Context().Done()
 			return
 		}
@@ -230,30 +231,37 @@ func (r *replica) isCut() bool {
 	return r.cut
 }
 
-// strike lets the fault come with a request, and reports whether that is swallowed.
-func (r *replica) strike(q *http.Request) (swallowed bool) {
+func (r *replica) cutOff() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.strikes == nil || !r.strikes(q) {
+	r.cut = true
+}
+
+// strike lets the fault come with a request of a replica, and reports whether that is swallowed.
+func (rs *replicas) strike(r *replica, q *http.Request) (swallowed bool) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.strikes == nil || !rs.strikes(q) {
 		return false
 	}
-	r.strikes = nil
-	switch r.fault {
+	rs.strikes, rs.struck = nil, r
+	switch rs.fault {
 	case suspended:
 		_ = r.cmd.Process.Signal(syscall.SIGSTOP) // it runs: it has just asked
 	case killed:
 		_ = r.cmd.Process.Kill()
 	case cutOff:
-		r.cut = true
+		r.cutOff()
 	}
-	return r.fault != suspended
+	return rs.fault != suspended
 }
 
-// strikeAt lets a fault come to the leader with a request.
-func (r *replica) strikeAt(f leaderFault, strikes func(*http.Request) bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.fault, r.strikes = f, strikes
+// strikeAt lets a fault come to the leader with a request. On a busy machine, that may be another
+// one than now: one that cannot renew its lease in time ends.
+func (rs *replicas) strikeAt(f leaderFault, strikes func(*http.Request) bool) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.fault, rs.strikes, rs.struck = f, strikes, nil
 }
 
 // leader waits until another one than before leads.
@@ -282,23 +290,24 @@ func (rs *replicas) signal(r *replica, s syscall.Signal) {
 	rs.must(r.cmd.Process.Signal(s))
 }
 
-// isStruck waits until the fault has come.
-func (rs *replicas) isStruck(r *replica) {
+// isStruck waits until the fault has come, and returns to whom.
+func (rs *replicas) isStruck() (old *replica) {
 	rs.Helper()
-	clustertest.Wait(rs, "the leader to be struck", func() error {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.strikes != nil {
-			return errors.New("it runs")
+	clustertest.Wait(rs, "a leader to be struck", func() error {
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		if old = rs.struck; old == nil {
+			return errors.New("all run")
 		}
 		return nil
 	})
+	return old
 }
 
 // over ends a fault, and waits until the old leader has ended.
 func (rs *replicas) over(old *replica) {
 	rs.Helper()
-	if old.fault == suspended {
+	if rs.fault == suspended {
 		rs.signal(old, syscall.SIGCONT)
 	}
 	rs.ends(old)
@@ -399,15 +408,15 @@ func TestLeader_InFirstSync(t *testing.T) {
 				}
 				s.push("maps")
 			})
-			old, applied := rs.leader(nil), 0
-			old.strikeAt(f, func(q *http.Request) bool {
+			applied := 0
+			rs.strikeAt(f, func(q *http.Request) bool {
 				if q.Method == http.MethodPatch && strings.Contains(q.URL.Path, "/configmaps/") && !q.URL.Query().Has("dryRun") {
 					applied++
 				}
 				return applied == maps/2
 			})
 			rs.follow()
-			rs.isStruck(old)
+			old := rs.isStruck()
 			rs.leader(old)
 			rs.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 			rs.applied(rs.run(rs.clone, "git", "rev-parse", "HEAD"))
@@ -429,13 +438,12 @@ func TestLeader_InWriteBack(t *testing.T) {
 			rs := threeReplicas(t, nil)
 			rs.follow(func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Enabled: true} })
 			rs.toGate()
-			old := rs.leader(nil)
-			old.strikeAt(f, atPush)
+			rs.strikeAt(f, atPush)
 			if out, err := rs.c.Kubectl(t, "patch", "batchrelease", "web", "-n", rs.ns, "--subresource=status", "--type=merge", "-p",
 				`{"status":{"currentStepState":"Completed"}}`); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			rs.isStruck(old)
+			old := rs.isStruck()
 			rs.leader(old)
 			commits := func() string { return rs.run(rs.bare, "git", "log", "--format=%s", "main") }
 			clustertest.Wait(t, "the approval to be written back", func() error {
@@ -468,12 +476,11 @@ func TestLeader_InRevert(t *testing.T) {
 	rs.toGate()
 	subjects := func() string { return rs.run(rs.bare, "git", "log", "--format=%s", "main") }
 	want := "Revert \"web: v2\"\n" + subjects()
-	old := rs.leader(nil)
-	old.strikeAt(suspended, atPush)
+	rs.strikeAt(suspended, atPush)
 	if out, err := rs.c.Kubectl(t, "annotate", "batchrelease/web", "-n", rs.ns, v1alpha1.AnnotationRollback+"=true"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	rs.isStruck(old)
+	old := rs.isStruck()
 	rs.leader(old)
 	clustertest.Wait(t, "the revert", func() error {
 		if now := subjects(); now != want {
@@ -509,10 +516,9 @@ func TestLeader_InNotes(t *testing.T) {
 		})
 	}
 	isNoted("Started: ")
-	old := rs.leader(nil)
-	old.strikeAt(suspended, atPush)
+	rs.strikeAt(suspended, atPush)
 	rs.approve(".", "web", 0)
-	rs.isStruck(old)
+	old := rs.isStruck()
 	rs.leader(old)
 	rs.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
 	rs.goOn(1, "v2")
@@ -538,9 +544,7 @@ func TestLeader_CutOffFromItsLease(t *testing.T) {
 	rs.follow()
 	rs.toGate()
 	old := rs.leader(nil)
-	old.mu.Lock()
-	old.cut = true
-	old.mu.Unlock()
+	old.cutOff()
 	rs.approve(".", "web", 0)
 	rs.leader(old)
 	rs.ends(old)
