@@ -35,7 +35,7 @@ func FirstOf(status *v1alpha1.GitSourceStatus, shared *lists.Shared, since time.
 // freshFor is how old the list of the plans of a namespace may be in a first sync. That of the
 // autoscalers was begun after the sync was requested. An autoscaler that is created later is
 // found when the interval is over.
-const freshFor = 10 * time.Second
+const freshFor = 30 * time.Second
 
 func (f *First) since() time.Time {
 	return slices.MaxFunc([]time.Time{f.Since, time.Now().Add(-freshFor)}, time.Time.Compare)
