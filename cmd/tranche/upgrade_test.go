@@ -240,7 +240,7 @@ var phases = []upgradePhase{
 		p.stands("RollingBack", map[string]int32{from: 2, to: 1})
 	}, func(p *released, from, to string) {
 		p.free(from, to)
-		p.kubectl("annotate", "replicasets", "--all", "-n", p.ns, "example.org/tried=again", "--overwrite") // at once: else after minutes
+		p.wake("replicasets")
 	}},
 	{"zero", func(p *released, from, to string) {
 		p.toGate(from, to)
@@ -325,17 +325,21 @@ func (p *released) quota(hard corev1.ResourceList) {
 			}
 			return nil
 		})
-		p.wake()
+		p.wake("pods")
 	}
 }
 
-// wake changes the pods of the namespace, so that the ReplicaSet controller tries again at
+// wake changes all pods or ReplicaSets of the namespace, so that a controller tries again at
 // once. Its pause doubles with each failure, and may be longer than a test waits.
-func (p *released) wake() {
+func (p *released) wake(kind string) {
 	p.Helper()
-	if out, err := p.c.Kubectl(p, "annotate", "pods", "--all", "-n", p.ns, "quota=gone"); err != nil {
-		p.Fatalf("%v: %s", err, out)
-	}
+	clustertest.Wait(p, "all "+kind+" to be annotated", func() error { // one of them may go meanwhile
+		out, err := p.c.Kubectl(p, "annotate", kind, "--all", "-n", p.ns, "example.org/tried=again", "--overwrite")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
 }
 
 // forbidHandBack refuses to end holds in the namespace until the release is freed.
