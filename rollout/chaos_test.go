@@ -188,6 +188,12 @@ func (h *chaos) strike() {
 	case "batchrelease":
 		err = h.deletePlan(name)
 	}
+	h.tried(err)
+}
+
+// tried fails the test unless a change was made, or was not because others change the object all the time.
+func (h *chaos) tried(err error) {
+	h.Helper()
 	if !apierrors.IsConflict(err) {
 		h.must(err)
 	}
@@ -296,7 +302,8 @@ func (h *chaos) calm() {
 			}
 			return nil
 		})
-		h.must(h.scale(name, 1+h.r.Int32N(5)))
+		size := 1 + h.r.Int32N(5)
+		clustertest.Wait(h, name+" to be scaled", func() error { return h.scale(name, size) })
 		clustertest.Wait(h, "the plan of "+name+" to be opened", func() error {
 			return h.edit(name, func(br *v1alpha1.BatchRelease) {
 				br.Spec.Paused = false
@@ -340,21 +347,18 @@ func (h *chaos) approveWaiting() {
 		case br.Status.ObservedGeneration != br.Generation:
 			continue
 		case refusals[br.Status.Reason]: // it tries again in a minute, or once a user changes the plan
-			h.must(h.edit(br.Name, func(br *v1alpha1.BatchRelease) {
+			h.tried(h.edit(br.Name, func(br *v1alpha1.BatchRelease) {
 				metav1.SetMetaDataAnnotation(&br.ObjectMeta, "example.org/look", br.ResourceVersion)
 			}))
 			continue
 		case br.Status.Reason != v1alpha1.ReasonWaitingForApproval:
 			continue
 		}
-		err := h.edit(br.Name, func(br *v1alpha1.BatchRelease) {
+		h.tried(h.edit(br.Name, func(br *v1alpha1.BatchRelease) {
 			br.Spec.Approval = &v1alpha1.Approval{
 				Revision: br.Status.UpdateRevision, Commit: br.Spec.Commit, Step: 29, Steps: plan.StepReplicas(br.Spec.Strategy.Steps),
 			}
-		})
-		if !apierrors.IsConflict(err) {
-			h.must(err)
-		}
+		}))
 	}
 }
 
