@@ -32,6 +32,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/fromgit"
 )
 
 // failed are the tests with an env that have failed. They are named again at the
@@ -126,7 +127,7 @@ func (s *env) startControllerWith(c *rest.Config, w components) (stop func()) {
 // Tests run beside each other, and each has its own controller.
 func (s *env) startManager(c *rest.Config, add func(ctrl.Manager) error, more ...string) (stop func()) {
 	s.Helper()
-	caching := rollout.CacheOptions()
+	caching := rollout.CacheOptions(&fromgit.Releases{})
 	caching.DefaultNamespaces = map[string]cache.Config{s.ns: {}}
 	for _, ns := range more {
 		caching.DefaultNamespaces[ns] = cache.Config{}

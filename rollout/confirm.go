@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,40 +14,15 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/failures"
+	"github.com/tranche-dev/tranche/rollout/fromgit"
 )
-
-// confirmed remembers the BatchReleases that their GitSources have written.
-type confirmed struct {
-	mu sync.Mutex
-	of map[types.NamespacedName]types.UID
-}
-
-func (c *confirmed) has(br *v1alpha1.BatchRelease) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.of[client.ObjectKeyFromObject(br)] == br.UID
-}
-
-func (c *confirmed) add(br *v1alpha1.BatchRelease) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.of == nil {
-		c.of = map[types.NamespacedName]types.UID{}
-	}
-	c.of[client.ObjectKeyFromObject(br)] = br.UID
-}
-
-func (c *confirmed) forget(release types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.of, release)
-}
 
 // confirm finds out whether a BatchRelease that is labelled as one of a GitSource says what
 // Git says. A restored one says what Git said at the time of the back-up. It is confirmed
-// once the GitSource has written it. It stays that until it is another object.
+// once the GitSource has written it. It stays that until it is another object. The API server is
+// asked if the cache has not seen that.
 func (r *reconciler) confirm(ctx context.Context, br *v1alpha1.BatchRelease, o *engine.Observed) error {
-	if br.Labels[v1alpha1.LabelSource] == "" || r.confirmed.has(br) {
+	if br.Labels[v1alpha1.LabelSource] == "" || r.fromGit.Has(br) {
 		return nil
 	}
 	var live metav1.PartialObjectMetadata // the cache has no managedFields
@@ -60,19 +33,13 @@ func (r *reconciler) confirm(ctx context.Context, br *v1alpha1.BatchRelease, o *
 	if live.UID != br.UID || live.ResourceVersion != br.ResourceVersion { // the cache may have what was restored
 		return fmt.Errorf("BatchRelease %s/%s was changed or deleted since it was observed: %w", br.Namespace, br.Name, failures.ErrChanged)
 	}
-	if slices.ContainsFunc(live.ManagedFields, writtenFromGit) {
-		r.confirmed.add(br)
+	if fromgit.Wrote(&live) {
+		r.fromGit.Add(br)
 		return nil
 	}
 	var err error
 	o.Unconfirmed, o.SourceGone, err = r.whyUnconfirmed(ctx, br)
 	return err
-}
-
-// writtenFromGit reports whether an entry of managedFields is of a GitSource's apply. Its
-// patches of annotations and its status say nothing of spec.
-func writtenFromGit(e metav1.ManagedFieldsEntry) bool {
-	return e.Subresource == "" && e.Manager == v1alpha1.ManagerGitSync && e.Operation == metav1.ManagedFieldsOperationApply
 }
 
 // whyUnconfirmed says what is waited for, and what to do if that does not come by itself.

@@ -2,12 +2,14 @@ package rollout_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -78,4 +80,27 @@ func (s *env) applyPlan(br *v1alpha1.BatchRelease) {
 	u.SetName("web")
 	u.SetLabels(map[string]string{v1alpha1.LabelSource: "shop", v1alpha1.LabelSourceNamespace: s.ns})
 	s.must(s.c.Client.Apply(s.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.ManagerGitSync), client.ForceOwnership))
+}
+
+// A controller that has just begun does not read a BatchRelease to learn that its GitSource has written it.
+func TestConfirmedByTheCache(t *testing.T) {
+	t.Parallel()
+	s, stop := newEnvWithController(t)
+	s.install(3)
+	s.plan("1", "100%")
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 3})
+	s.applyPlan(s.release())
+	stop()
+	var q requests
+	startControllerIn(t, s.c, s.ns, q.count)
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Strategy.ProgressDeadlineSeconds = ptr.To(int32(1234)) })
+	clustertest.Wait(t, "the plan to be observed", func() error {
+		if br := s.release(); br.Status.ObservedGeneration != br.Generation {
+			return fmt.Errorf("generation %d of %d", br.Status.ObservedGeneration, br.Generation)
+		}
+		return nil
+	})
+	if n := q.of(http.MethodGet, "/batchreleases/web"); n > 0 {
+		t.Errorf("it is read %d times", n)
+	}
 }

@@ -9,10 +9,11 @@ import (
 
 // mayImport says which packages of this module each package below rollout may import.
 var mayImport = map[string][]string{
-	"rollout": {"plan", "plan/contest", "plan/records", "plan/v1alpha1", "rollout/account", "rollout/analysis", "rollout/clock",
-		"rollout/engine", "rollout/engine/native", "rollout/failures", "rollout/fence", "rollout/impersonate", "rollout/jsonpatch",
-		"rollout/kubeversion", "rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses", "rollout/share",
-		"rollout/startup", "rollout/tell", "rollout/templates", "rollout/transition", "rollout/trials"},
+	"rollout": {"plan", "plan/contest", "plan/records", "plan/v1alpha1", "rollout/account", "rollout/analysis",
+		"rollout/clock", "rollout/engine", "rollout/engine/native", "rollout/failures", "rollout/fence", "rollout/fromgit",
+		"rollout/impersonate", "rollout/jsonpatch", "rollout/kubeversion", "rollout/managedfields", "rollout/metrics",
+		"rollout/notify", "rollout/podcauses", "rollout/share", "rollout/startup", "rollout/tell", "rollout/templates",
+		"rollout/transition", "rollout/trials"},
 	"rollout/account": nil,
 	"rollout/analysis": {"plan/condition", "plan/v1alpha1", "rollout/engine", "rollout/engine/verdict", "rollout/impersonate",
 		"rollout/analysis/datadog", "rollout/analysis/job", "rollout/analysis/outbound", "rollout/analysis/pool",
@@ -42,6 +43,7 @@ var mayImport = map[string][]string{
 	"rollout/engine/verdict":    {"plan/measure", "plan/v1alpha1", "rollout/engine/statistics"},
 	"rollout/failures":          nil,
 	"rollout/fence":             {"plan/v1alpha1", "rollout/engine", "rollout/failures"},
+	"rollout/fromgit":           {"plan/v1alpha1"},
 	"rollout/impersonate":       {"plan/v1alpha1"},
 	"rollout/templates":         {"plan", "plan/v1alpha1", "rollout/engine", "rollout/impersonate", "rollout/jsonpatch"},
 	"rollout/jsonpatch":         nil,

@@ -27,6 +27,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/fromgit"
 )
 
 func TestMain(m *testing.M) {
@@ -53,7 +54,8 @@ func startManager(t testing.TB, c *clustertest.Cluster, namespace string, edit f
 // startReconciler does so with other options of the reconciler, too.
 func startReconciler(t testing.TB, c *clustertest.Cluster, namespace string, o rollout.Options, edit func(*ctrl.Options), wrap ...transport.WrapperFunc) (stop func()) {
 	t.Helper()
-	options := managerOptions(c.Scheme, namespace)
+	o.FromGit = &fromgit.Releases{}
+	options := managerOptions(c.Scheme, namespace, o.FromGit)
 	edit(&options)
 	own := rest.CopyConfig(c.Controller)
 	for _, w := range wrap {
@@ -80,8 +82,8 @@ func startReconciler(t testing.TB, c *clustertest.Cluster, namespace string, o r
 }
 
 // managerOptions are those of a manager that works for one namespace.
-func managerOptions(scheme *runtime.Scheme, namespace string) ctrl.Options {
-	caching := rollout.CacheOptions()
+func managerOptions(scheme *runtime.Scheme, namespace string, fromGit *fromgit.Releases) ctrl.Options {
+	caching := rollout.CacheOptions(fromGit)
 	caching.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	return ctrl.Options{
 		Scheme:     scheme,

@@ -19,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/fromgit"
 )
 
 // The native controller names a revision as package plan does for the version of the cluster. A
@@ -105,7 +106,7 @@ func TestAdd_OldCluster(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
 		})
 	})
-	mgr, err := ctrl.NewManager(config, managerOptions(c.Scheme, c.Namespace(t)))
+	mgr, err := ctrl.NewManager(config, managerOptions(c.Scheme, c.Namespace(t), &fromgit.Releases{}))
 	if err != nil {
 		t.Fatal(err)
 	}

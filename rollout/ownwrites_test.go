@@ -16,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/fromgit"
 	"github.com/tranche-dev/tranche/rollout/impersonate"
 )
 
@@ -30,7 +31,7 @@ func TestListsOfOwnWrites(t *testing.T) {
 	for _, resource := range []string{"replicasets", "controllerrevisions"} {
 		own.Wrap(late(resource, 700*time.Millisecond))
 	}
-	mgr, err := ctrl.NewManager(own, managerOptions(c.Scheme, ns))
+	mgr, err := ctrl.NewManager(own, managerOptions(c.Scheme, ns, &fromgit.Releases{}))
 	must(err)
 	w, err := impersonate.NewClient(mgr)
 	must(err)

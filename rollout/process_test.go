@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/fromgit"
 )
 
 // The environment of a test binary that runs the reconciler as a process of its own.
@@ -60,11 +61,12 @@ func reconcileUntilEnd(namespace string) error {
 		return err
 	}
 	own.QPS, own.Impersonate.UserName = -1, os.Getenv(asUser)
-	mgr, err := ctrl.NewManager(own, managerOptions(scheme, namespace))
+	fromGit := &fromgit.Releases{}
+	mgr, err := ctrl.NewManager(own, managerOptions(scheme, namespace, fromGit))
 	if err != nil {
 		return err
 	}
-	if err := rollout.Add(mgr, rollout.Options{Concurrent: 50}); err != nil {
+	if err := rollout.Add(mgr, rollout.Options{Concurrent: 50, FromGit: fromGit}); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)

@@ -31,6 +31,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/failures"
 	"github.com/tranche-dev/tranche/rollout/fence"
+	"github.com/tranche-dev/tranche/rollout/fromgit"
 	"github.com/tranche-dev/tranche/rollout/impersonate"
 	"github.com/tranche-dev/tranche/rollout/kubeversion"
 	"github.com/tranche-dev/tranche/rollout/managedfields"
@@ -55,6 +56,8 @@ type Options struct {
 	DefaultServiceAccount string
 	// Selector names, by their labels, the BatchReleases to look at; nil: all.
 	Selector labels.Selector
+	// FromGit is that of [CacheOptions]; nil: the API server is asked who has written a BatchRelease.
+	FromGit *fromgit.Releases
 	// Notifier sends the transitions of releases to receivers; nil: to none.
 	Notifier *notify.Notifier
 	// Analysis are the providers of metrics. Add sets its client and its clocks.
@@ -80,6 +83,9 @@ func Add(mgr ctrl.Manager, o Options) error {
 	}
 	if o.Since == nil {
 		o.Since = func(t time.Time) time.Duration { return o.Now().Sub(t) }
+	}
+	if o.FromGit == nil {
+		o.FromGit = &fromgit.Releases{}
 	}
 	r, err := newReconciler(mgr, o)
 	if err != nil {
@@ -143,6 +149,7 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 			Client: c, Teller: teller, reader: mgr.GetAPIReader(), plans: plans, startup: sources,
 			handBacks: &handBacks{of: map[types.NamespacedName]sentEvent{}}, now: o.Now, selector: o.Selector,
 		},
+		fromGit:   o.FromGit,
 		notifier:  o.Notifier,
 		selector:  o.Selector,
 		now:       o.Now,
@@ -205,7 +212,7 @@ type reconciler struct {
 	now         func() time.Time
 	clock       *clock.Clock
 	contests    contests
-	confirmed   confirmed
+	fromGit     *fromgit.Releases
 	fence       *fence.Fence
 	measuring   *analysis.Measuring
 }
@@ -369,7 +376,7 @@ func (r *reconciler) forget(release types.NamespacedName) {
 	r.pods.Forget(release)
 	r.clock.Forget(release)
 	r.contests.forget(release)
-	r.confirmed.forget(release)
+	r.fromGit.Forget(release)
 	r.fence.Forget(release)
 	r.measuring.Forget(release)
 	r.Forget(release)

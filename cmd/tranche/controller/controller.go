@@ -36,6 +36,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/clock"
+	"github.com/tranche-dev/tranche/rollout/fromgit"
 	"github.com/tranche-dev/tranche/rollout/notify"
 )
 
@@ -174,7 +175,8 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	serverClock := clock.NewServer(time.Now, uptime)
 	rc.Wrap(serverClock.Wrap)
-	mgr, fences, err := newManager(rc, o)
+	fromGit := &fromgit.Releases{}
+	mgr, fences, err := newManager(rc, o, fromGit)
 	if err != nil {
 		return err
 	}
@@ -184,7 +186,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	if err := rollout.Add(mgr, rollout.Options{
 		Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount, Selector: selector, Notifier: notifier, Uptime: uptime,
-		Since: serverClock.Since, Analysis: providers,
+		Since: serverClock.Since, Analysis: providers, FromGit: fromGit,
 	}); err != nil {
 		return err
 	}
@@ -332,7 +334,7 @@ func (f fences) run(ctx context.Context, start func(context.Context) error) erro
 }
 
 // newManager makes a manager, and what its clients are guarded by.
-func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, fences, error) {
+func newManager(rc *rest.Config, o controllerOptions, fromGit *fromgit.Releases) (ctrl.Manager, fences, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fences{}, fmt.Errorf("registering API types: %w", err)
@@ -344,7 +346,7 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, fences, err
 	if o.metricsSecure {
 		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}
-	see, caches := newSight(), rollout.CacheOptions()
+	see, caches := newSight(), rollout.CacheOptions(fromGit)
 	caches.DefaultWatchErrorHandler = see.failed
 	options := ctrl.Options{
 		Scheme:                        scheme,
