@@ -53,3 +53,22 @@ func TestSecretValues_Kustomize(t *testing.T) {
 		}
 	}
 }
+
+// An env file of a Secret has a value of several lines. The API server refuses the further ones as
+// keys, and names them. Status and events do not.
+func TestSecretValues_EnvFile(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, gitsyncOnly)
+	s.source()
+	bad := s.push(map[string]string{
+		"deploy/kustomization.yaml": "secretGenerator: [{name: db, envs: [db.env]}]\n",
+		"deploy/db.env":             "USER=web\nKEY=hunter0\nhunter1/\\\"x\nhunter2+" + strings.Repeat("hunter3]/", 40) + "\n",
+	})
+	const says = "data: a key is not valid: a valid config key must consist of"
+	if m := s.refused(bad, "DryRunFailed"); !strings.Contains(m, says) || !strings.Contains(m, "needs a file of its own") {
+		t.Errorf("%q is not in %q", says, m)
+	}
+	if seen := visible(s); strings.Contains(seen, "hunter") {
+		t.Errorf("a value of the Secret is in %s", seen)
+	}
+}

@@ -11,7 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -47,7 +49,11 @@ func Of(reason string, o plan.Object, gs *v1alpha1.GitSource, err error) plan.Pr
 	case errors.Is(err, context.DeadlineExceeded) || !ok:
 		return plan.Problems{{Reason: reason, Where: where, Err: errors.New(plan.OneLine(err.Error())), Retry: true}}
 	}
-	ps := statusProblems(reason, where, gs, status.Status())
+	answer := status.Status()
+	if o.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) && answer.Details != nil {
+		return withoutTwins(statusProblems(reason, where, gs, withoutSecret(answer)))
+	}
+	ps := statusProblems(reason, where, gs, answer)
 	if o.GroupVersionKind().Group == v1alpha1.Group {
 		nameOldCRD(ps)
 	}
@@ -162,6 +168,26 @@ func withoutValue(message string) string {
 		message = message[end+len("}: "):]
 	}
 	return plan.OneLine(message)
+}
+
+// secretKey is the field of a key in the data of a Secret.
+var secretKey = regexp.MustCompile(`(?s)^data\[(.*)\]$`)
+
+// refusedValue is how the API server begins with a value that it refuses.
+var refusedValue = regexp.MustCompile(`(?s)^\w+ value: "(?:[^"\\]|\\.)*": `)
+
+// withoutSecret leaves the values of a Secret out of an answer about it. A key that is not valid may
+// be a part of one: in an env file, each further line of a value is a key.
+func withoutSecret(s metav1.Status) metav1.Status {
+	s.Details = s.Details.DeepCopy()
+	for i := range s.Details.Causes {
+		c := &s.Details.Causes[i]
+		c.Message = refusedValue.ReplaceAllString(c.Message, "")
+		if key := secretKey.FindStringSubmatch(c.Field); key != nil && len(validation.IsConfigMapKey(key[1])) > 0 {
+			c.Field, c.Message = "data", "a key is not valid: "+c.Message+"; a value of several lines needs a file of its own"
+		}
+	}
+	return s
 }
 
 // rightsHint names the account, which need not be the one that the GitSource
