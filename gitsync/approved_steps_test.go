@@ -167,3 +167,53 @@ func TestApprovalOfEndedRelease(t *testing.T) {
 	s.push(map[string]string{"deploy/approvals/web.yaml": "# meant for v3\n" + approvalOf("web", release.Status.UpdateRevision, v2, "0")})
 	s.says("False ApprovalIgnored: deploy/approvals/web.yaml: BatchApproval " + s.ns + "/web: spec.commit: " + v2 + " is another release; the present one comes from " + again[:7])
 }
+
+// An approval is moved as it is: to another name, and to the path of another source with its
+// plan. By that it approves no other steps than before, and those it approved it still does.
+func TestApprovalMoved(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, andRollout)
+	br := s.tenOfGit()
+	s.push(map[string]string{"other/config.yaml": configMap("other", "one"), "deploy/config.yaml": configMap("deploy", "one")})
+	s.source(func(gs *v1alpha1.GitSource) { gs.Name, gs.Spec.Path = "other", "other" })
+	const file, renamed, moved = "deploy/approvals/web.yaml", "deploy/approvals/2026.yaml", "other/approvals/web.yaml"
+	approval := approvalOf("web", br.Status.UpdateRevision, br.Spec.Commit, "0")
+	given := s.push(map[string]string{file: approval})
+	s.isAt("web", "WaitingForApproval", 1)
+
+	s.applied(s.push(map[string]string{"deploy/release.yaml": planOf("web", "100%")}))
+	s.applied(s.push(map[string]string{file: "", renamed: approval}))
+	s.isApproved("web", gatedSteps...)
+	s.isAt("web", "WaitingForApproval", 0)
+	s.runs("web", map[string]int32{"v1": 5, "v2": 5})
+	s.says("False ApprovalIgnored: " + renamed + ": BatchApproval " + s.ns +
+		"/web: spec.step: the plan's steps have changed since: step 0 was 1 in commit " + given[:7])
+
+	s.applied(s.push(map[string]string{"deploy/release.yaml": planOf("web", gatedSteps...)}))
+	s.isAt("web", "WaitingForApproval", 1)
+	moves := func(from, to string, files map[string]string) {
+		t.Helper()
+		at := map[string]string{}
+		for name, content := range files {
+			at[from+"/"+name], at[to+"/"+name] = "", content
+		}
+		s.push(at)
+		clustertest.Wait(t, "the plan to be of source "+to, func() error {
+			if l := s.release("web").Labels; l[v1alpha1.LabelSource] != map[string]string{"deploy": "shop", "other": "other"}[to] {
+				return withSource(s, fmt.Errorf("labels %v", l))
+			}
+			return nil
+		})
+	}
+	s.applied(s.push(map[string]string{renamed: "", file: approval}))
+	moves("deploy", "other", map[string]string{
+		"web.yaml": sizedWeb(10, "v2"), "release.yaml": planOf("web", "100%"), "approvals/web.yaml": approval,
+	})
+	s.isApproved("web", gatedSteps...)
+	s.isAt("web", "WaitingForApproval", 0)
+	s.runs("web", map[string]int32{"v1": 5, "v2": 5})
+	s.push(map[string]string{"other/release.yaml": planOf("web", gatedSteps...)})
+	s.isAt("web", "WaitingForApproval", 1)
+	s.push(map[string]string{moved: strings.Replace(approval, "step: 0", "step: 1", 1)})
+	s.isAt("web", "ReleaseCompleted", 2)
+}

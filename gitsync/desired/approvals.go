@@ -136,7 +136,7 @@ func (h *History) current(ctx context.Context, c *Candidate, approvals []plan.Ap
 		ended := c.Live != nil && hasEnded(c.Live, a) || h.Replay.KnowsEnded(c.Release, a)
 		past := ended && (!underWay || !a.IsFor(c.Commit))
 		if c.isNamedBy(a) && (underWay || !past) && !a.IsFor(c.Commit) {
-			b, err := h.LastChange(a.File)
+			b, err := h.writtenIn(a.File)
 			if err != nil {
 				return nil, err
 			}
@@ -177,6 +177,23 @@ func (h *History) LastChange(file string) (signers.FileOrigin, error) {
 	return b, err
 }
 
+// writtenIn returns the commit in which who gave an approval wrote it. A commit that only moves the
+// file gives none.
+func (h *History) writtenIn(file string) (signers.FileOrigin, error) {
+	b, err := h.LastChange(file)
+	if err != nil {
+		return b, err
+	}
+	key := b.In + "\x00" + file // no path has it
+	if known, ok := h.Reader.Brought[key]; ok {
+		return known, nil
+	}
+	if b, err = signers.WrittenIn(h.Reader.Snapshot, file, b); err == nil {
+		h.Reader.Brought[key] = b
+	}
+	return b, err
+}
+
 // unused returns the approvals without those for this release that do not count, and
 // why these do not. They are older than the release, or are for a release that has
 // ended.
@@ -195,7 +212,7 @@ func (h *History) unused(ctx context.Context, c *Candidate, approvals []plan.App
 			ps = append(ps, a.Ignored("spec.commit", fact, "bring the change by a new commit"))
 			continue
 		}
-		b, err := h.LastChange(a.File)
+		b, err := h.writtenIn(a.File)
 		if err != nil {
 			return nil, nil, err
 		}

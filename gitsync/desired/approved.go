@@ -59,7 +59,7 @@ func (h *History) batchRelease(c *Candidate, approval *plan.Approval) (*v1alpha1
 // where the commit that brought it has no plan of its name for the Deployment; such an
 // approval opens no gate.
 func (h *History) Given(c *Candidate, approval *plan.Approval) (*v1alpha1.Approval, error) {
-	b, err := h.LastChange(approval.File)
+	b, err := h.writtenIn(approval.File)
 	if err != nil {
 		return nil, err
 	}
@@ -76,16 +76,20 @@ func (h *History) Given(c *Candidate, approval *plan.Approval) (*v1alpha1.Approv
 // stepsSeen are the steps that who gave an approval has seen: those of the commit with the
 // approval. If a commit or tag is pinned, they are those of the pin when the approval was
 // seen first, which spec.approval keeps. In both cases the commit with the approval says
-// for which Deployment it is, or another pin could say so afterwards.
+// for which Deployment it is, or another pin could say so afterwards. A plan that has come from the
+// path of another source was not in this path then: spec.approval has the steps from there.
 func (h *History) stepsSeen(c *Candidate, b signers.FileOrigin) ([]intstr.IntOrString, error) {
 	steps, err := h.StepsIn(b.In, c.Release)
-	if err != nil || len(steps) == 0 || !h.Reader.Source.Spec.Ref.IsPinned() {
+	if err != nil || len(steps) > 0 && !h.Reader.Source.Spec.Ref.IsPinned() {
 		return steps, err
 	}
-	if c.Live != nil {
+	if c.Live != nil && c.Live.Spec.WorkloadRef == c.Release.Plan.Spec.WorkloadRef {
 		if a := c.Live.Spec.Approval; a != nil && a.Commit == c.Commit && a.ApprovedIn == b.In {
 			return a.Steps, nil
 		}
+	}
+	if len(steps) == 0 {
+		return nil, nil
 	}
 	return h.StepsIn(h.State.Commit, c.Release)
 }
