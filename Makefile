@@ -48,7 +48,7 @@ test: bin/devcluster bin/kubectl bin/prometheus ## Run all tests; those of a clu
 	@$(PAGE_TOOLS) || echo "NOT RUN: the tests of the dashboard's page, which need Node, Chromium and 'make $(PAGE)/node_modules'"
 
 test-main:
-	go test -p 3 -parallel 6 -timeout 90m -vet=off ./... # the three packages with a cluster beside each other; make lint vets
+	go test -p 3 -parallel 4 -timeout 90m -vet=off ./... # the three packages with a cluster beside each other; make lint vets
 
 # These wait more than they work, so they run beside the others.
 test-others:
