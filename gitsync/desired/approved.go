@@ -83,7 +83,7 @@ func (h *History) stepsSeen(c *Candidate, b signers.FileOrigin) ([]intstr.IntOrS
 	if err != nil || len(steps) > 0 && !h.Reader.Source.Spec.Ref.IsPinned() {
 		return steps, err
 	}
-	if c.Live != nil && c.Live.Spec.WorkloadRef == c.Release.Plan.Spec.WorkloadRef {
+	if c.Live != nil && c.Live.Spec.WorkloadRef.Name == c.Release.Plan.Spec.WorkloadRef.Name {
 		if a := c.Live.Spec.Approval; a != nil && a.Commit == c.Commit && a.ApprovedIn == b.In {
 			return a.Steps, nil
 		}
