@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,6 +34,9 @@ type Repo struct {
 	Author string
 	// Env is added to the environment of git.
 	Env []string
+
+	key        *Key // that signs the next commits
+	configured bool // by a test, in a way that only git follows
 }
 
 // NewRepo makes a repository with branch main and no commit.
@@ -44,7 +48,7 @@ func NewRepo(t testing.TB, initArgs ...string) *Repo {
 // NewRepoAt makes a repository in a folder.
 func NewRepoAt(t testing.TB, bare string, initArgs ...string) *Repo {
 	t.Helper()
-	r := &Repo{t: t, Bare: bare, Work: filepath.Join(t.TempDir(), "work"), Author: Author}
+	r := &Repo{t: t, Bare: bare, Work: filepath.Join(t.TempDir(), "work"), Author: Author, configured: len(initArgs) > 0}
 	if len(initArgs) == 0 { // without processes
 		initialize(t, bare, "true")
 		initialize(t, filepath.Join(r.Work, ".git"), "false")
@@ -68,7 +72,7 @@ func initialize(t testing.TB, dir, bare string) {
 	}
 	for name, content := range map[string]string{
 		"HEAD":   "ref: refs/heads/main\n",
-		"config": "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = " + bare + "\n",
+		"config": core + bare + "\n",
 	} {
 		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
 	}
@@ -76,6 +80,11 @@ func initialize(t testing.TB, dir, bare string) {
 		t.Fatal(err)
 	}
 }
+
+const core = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = "
+
+// bareConfig is the configuration of the bare repository, unless a test adds to it.
+const bareConfig = core + "true\n" + noMaintenance
 
 // noMaintenance spares each commit and each push a process that finds nothing to do.
 const noMaintenance = "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[receive]\n\tautogc = false\n"
@@ -123,6 +132,7 @@ func tryGit(dir string, env []string, args ...string) (string, error) {
 // Git runs git in the clone.
 func (r *Repo) Git(args ...string) string {
 	r.t.Helper()
+	r.configured = r.configured || args[0] == "config"
 	return git(r.t, r.Work, r.Env, args...)
 }
 
@@ -133,6 +143,7 @@ func (r *Repo) URL() string { return "file://" + r.Bare }
 func (r *Repo) Write(files map[string]string) {
 	r.t.Helper()
 	for name, content := range files {
+		r.configured = r.configured || strings.HasPrefix(path.Base(name), ".git") // attributes, ignored files, submodules
 		p := filepath.Join(r.Work, filepath.FromSlash(name))
 		if content == "" {
 			if err := os.Remove(p); err != nil {
@@ -158,19 +169,6 @@ func (r *Repo) Link(name, target string) {
 	}
 }
 
-// Commit writes files, commits everything, and returns the commit.
-func (r *Repo) Commit(files map[string]string, message ...string) string {
-	r.t.Helper()
-	r.Write(files)
-	r.Git("add", "-A")
-	m := "Change"
-	if len(message) > 0 {
-		m = strings.Join(message, "\n\n")
-	}
-	r.Git("commit", "-q", "--allow-empty", "--author", r.Author, "-m", m)
-	return r.Head()
-}
-
 // Head returns the commit that is checked out. It reads what Git has just written, where
 // that is a file: most tests ask after each commit.
 func (r *Repo) Head() string {
@@ -183,12 +181,6 @@ func (r *Repo) Head() string {
 		}
 	}
 	return r.Git("rev-parse", "HEAD")
-}
-
-// Push pushes the branch that is checked out.
-func (r *Repo) Push(args ...string) {
-	r.t.Helper()
-	r.Git(append([]string{"push", "-q", "origin", "HEAD"}, args...)...)
 }
 
 // CommitAndPush is what a developer does.

@@ -37,6 +37,8 @@ type Key struct {
 	Private string
 	// Config has git sign with it.
 	Config []string
+
+	signer ssh.Signer // in this process; nil: git signs with Config
 }
 
 // NewSSHKey makes an SSH key with ssh-keygen. Kinds are those of its -t.
@@ -67,7 +69,11 @@ func NewPersonsKey(t testing.TB) Key {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := Key{Public: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(line))), Private: string(pem.EncodeToMemory(block))}
+	signer, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := Key{Public: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(line))), Private: string(pem.EncodeToMemory(block)), signer: signer}
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte(k.Private), 0o600); err != nil {
 		t.Fatal(err)
@@ -164,6 +170,7 @@ func (g *GPG) VerifyCommit(r *Repo, commit string) string {
 // Sign sets the key that signs the next commits; none: they are not signed.
 func (r *Repo) Sign(k *Key) {
 	r.t.Helper()
+	r.key = k
 	var config strings.Builder
 	config.WriteString("[commit]\n\tgpgSign = false\n")
 	if k != nil {

@@ -1,0 +1,130 @@
+package gittest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+)
+
+// errNeedsGit is why a push is left to git: it moves no branch forward, or a test has given the
+// repository hooks or settings.
+var errNeedsGit = errors.New("only git can do this")
+
+// Push pushes the branch that is checked out. A push to a repository that is as [NewRepo] made
+// it is made in this process: git takes six for each.
+func (r *Repo) Push(args ...string) {
+	r.t.Helper()
+	err := errNeedsGit
+	if len(args) == 0 && len(r.Env) == 0 {
+		err = r.push()
+	}
+	if errors.Is(err, errNeedsGit) {
+		r.Git(append([]string{"push", "-q", "origin", "HEAD"}, args...)...)
+	} else if err != nil {
+		r.t.Fatalf("push from %s to %s: %v", r.Work, r.Bare, err)
+	}
+}
+
+func (r *Repo) push() (err error) {
+	branch, err := r.pushable()
+	if err != nil {
+		return err
+	}
+	at := filepath.Join(r.Bare, branch)
+	// This is how git locks a branch, against the pushes of the controller, too.
+	lock, err := os.OpenFile(at+".lock", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return errNeedsGit
+	}
+	defer func() {
+		if err != nil {
+			_ = lock.Close()
+			_ = os.Remove(lock.Name())
+		}
+	}()
+	tip := r.Head()
+	now, err := os.ReadFile(at)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := r.send(plumbing.NewHash(tip), strings.TrimSpace(string(now))); err != nil {
+		return err
+	}
+	if _, err := lock.WriteString(tip + "\n"); err != nil {
+		return err
+	}
+	if err := errors.Join(lock.Close(), os.Rename(lock.Name(), at)); err != nil {
+		return err
+	}
+	tracks := filepath.Join(r.Work, ".git", "refs", "remotes", "origin", filepath.Base(branch))
+	return errors.Join(os.MkdirAll(filepath.Dir(tracks), 0o755), os.WriteFile(tracks, []byte(tip+"\n"), 0o644))
+}
+
+// pushable returns the file of the branch that is checked out, below the folder of a repository.
+func (r *Repo) pushable() (branch string, err error) {
+	head, _ := os.ReadFile(filepath.Join(r.Work, ".git", "HEAD"))
+	branch, ok := strings.CutPrefix(strings.TrimSpace(string(head)), "ref: ")
+	config, _ := os.ReadFile(filepath.Join(r.Bare, "config"))
+	hooks, _ := filepath.Glob(filepath.Join(r.Bare, "hooks", "*"))
+	_, packed := os.Lstat(filepath.Join(r.Bare, "packed-refs"))
+	if !ok || strings.Count(branch, "/") != 2 || string(config) != bareConfig || len(hooks) > 0 || !errors.Is(packed, os.ErrNotExist) {
+		return "", errNeedsGit
+	}
+	return filepath.FromSlash(branch), nil
+}
+
+// send copies the objects of a commit that the repository lacks. The commit must have in its
+// history what the branch has now, if it is there.
+func (r *Repo) send(tip plumbing.Hash, now string) error {
+	work, bare := Objects(filepath.Join(r.Work, ".git")), Objects(r.Bare)
+	var lacked []plumbing.Hash
+	seen, forward := map[plumbing.Hash]bool{}, now == ""
+	for queue := []plumbing.Hash{tip}; len(queue) > 0; queue = queue[1:] {
+		h := queue[0]
+		forward = forward || h.String() == now
+		if seen[h] || bare.HasEncodedObject(h) == nil {
+			continue
+		}
+		seen[h] = true
+		c, err := object.GetCommit(work, h)
+		if err != nil {
+			return fmt.Errorf("reading commit %s: %w", h, err)
+		}
+		lacked, queue = append(lacked, h, c.TreeHash), append(queue, c.ParentHashes...)
+	}
+	if !forward {
+		return errNeedsGit
+	}
+	for ; len(lacked) > 0; lacked = lacked[1:] {
+		h := lacked[0]
+		if bare.HasEncodedObject(h) == nil {
+			continue
+		}
+		o, err := work.EncodedObject(plumbing.AnyObject, h)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", h, err)
+		}
+		if _, err := bare.SetEncodedObject(o); err != nil {
+			return fmt.Errorf("writing %s: %w", h, err)
+		}
+		if o.Type() != plumbing.TreeObject {
+			continue
+		}
+		tree, err := object.DecodeTree(work, o)
+		if err != nil {
+			return fmt.Errorf("reading tree %s: %w", h, err)
+		}
+		for _, e := range tree.Entries {
+			if e.Mode != filemode.Submodule {
+				lacked = append(lacked, e.Hash)
+			}
+		}
+	}
+	return nil
+}
