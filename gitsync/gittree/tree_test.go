@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
@@ -607,23 +609,28 @@ func TestTreesWithoutEnd(t *testing.T) {
 	repo := gittest.NewWorktree(t)
 	repo.Write("a.yaml", oneConfigMap)
 	repo.Commit("one")
-	level := func(tree string, copies int) string {
-		var list strings.Builder
+	objects := gittest.Objects(filepath.Join(repo.Dir, ".git"))
+	level := func(tree plumbing.Hash, copies int) plumbing.Hash {
+		var above object.Tree
 		for i := range copies {
-			fmt.Fprintf(&list, "040000 tree %s\td%d\n", tree, i)
+			above.Entries = append(above.Entries, object.TreeEntry{Name: fmt.Sprintf("d%d", i), Mode: filemode.Dir, Hash: tree})
 		}
-		in := filepath.Join(t.TempDir(), "tree")
-		if err := os.WriteFile(in, []byte(list.String()), 0o644); err != nil {
+		o := objects.NewEncodedObject()
+		err := above.Encode(o)
+		if err == nil {
+			tree, err = objects.SetEncodedObject(o)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		return repo.Git("-c", "alias.make=!git mktree <"+in, "make")
+		return tree
 	}
 	commit := func(copies, levels int) plumbing.Hash {
-		tree := repo.Git("rev-parse", "HEAD^{tree}")
+		tree := plumbing.NewHash(repo.Git("rev-parse", "HEAD^{tree}"))
 		for range levels {
 			tree = level(tree, copies)
 		}
-		return plumbing.NewHash(repo.Git("commit-tree", tree, "-m", "deep"))
+		return plumbing.NewHash(repo.Git("commit-tree", tree.String(), "-m", "deep"))
 	}
 	wide := openTree(t, repo, commit(10, 10))
 	if err := complete(wide); err != nil {

@@ -31,6 +31,7 @@ func TestPins_ManyTags(t *testing.T) {
 				repo.Git("tag", "-a", "-m", "a tag", fmt.Sprintf("v%d", n))
 			}
 			repo.Git("push", "-q", "--tags", "origin")
+			wants := strings.Fields(repo.Git("for-each-ref", "--sort=version:refname", "--format=%(*objectname)", "refs/tags"))
 			var asked atomic.Int32
 			server := gittest.Serve(t, filepath.Dir(repo.Bare), gittest.ServeOptions{Wrap: func(h http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,12 +49,11 @@ func TestPins_ManyTags(t *testing.T) {
 			m := NewCache(t.TempDir()).Of(r)
 			looks := func() {
 				t.Helper()
-				for n := range tags {
+				for n, want := range wants {
 					s, err := m.FetchReference(t.Context(), r, v1alpha1.GitReference{Branch: "main", Tag: fmt.Sprintf("v%d", n)}, time.Now())
 					if err != nil {
 						t.Fatal(err)
 					}
-					want := repo.Git("rev-parse", fmt.Sprintf("v%d^{commit}", n))
 					if s.Commit.String() != want || s.Tag.Name != fmt.Sprintf("v%d", n) {
 						t.Errorf("v%d is %s, want %s", n, s.Commit, want)
 					}
@@ -65,9 +65,7 @@ func TestPins_ManyTags(t *testing.T) {
 				t.Errorf("%d packs by %d requests, want one for the branch and one for its tags", packs, asked.Load())
 			}
 			before, generation := asked.Load(), m.generation
-			for range 2 {
-				looks()
-			}
+			looks()
 			if n := asked.Load() - before; n > 2 || m.generation != generation {
 				t.Errorf("%d requests for tags that are there, and %d new clones", n, m.generation-generation)
 			}
