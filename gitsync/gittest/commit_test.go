@@ -1,6 +1,7 @@
 package gittest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +11,14 @@ import (
 // pushed commits a change, pushes it, and asks git whether all is as git would have made it.
 func pushed(t *testing.T, r *Repo, change map[string]string, message ...string) {
 	t.Helper()
-	commit := r.CommitAndPush(change, message...)
+	r.Write(change)
+	commit, err := r.commit(strings.Join(append([]string{"Change"}, message...), "\n\n"))
+	if err == nil {
+		err = r.push()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	if at := Git(t, r.Bare, "rev-parse", "main"); at != commit {
 		t.Errorf("main is %s after the push of %s", at, commit)
 	}
@@ -31,8 +39,8 @@ func pushed(t *testing.T, r *Repo, change map[string]string, message ...string) 
 func TestCommitsAreGits(t *testing.T) {
 	r, key := NewRepo(t), NewPersonsKey(t)
 	pushed(t, r, map[string]string{"a.yaml": "a\n", "a/b/c.yaml": "c\n", "a-b/c.yaml": "c\n", "große Datei.yaml": "d\n"})
-	pushed(t, r, map[string]string{"a.yaml": "b\n", "a/b/c.yaml": ""}, "Subject", "Body", "Trailer: x")
-	const want = "Subject\n\nBody\n\nTrailer: x\n|Ada Example|ada@example.org|Ada Example|ada@example.org"
+	pushed(t, r, map[string]string{"a.yaml": "b\n", "a/b/c.yaml": ""}, "Body", "Trailer: x")
+	const want = "Change\n\nBody\n\nTrailer: x\n|Ada Example|ada@example.org|Ada Example|ada@example.org"
 	if got := r.Git("log", "-1", "--format=%B|%an|%ae|%cn|%ce"); got != want {
 		t.Errorf("the commit is %q", got)
 	}
@@ -72,6 +80,24 @@ func TestCommitsAreGits(t *testing.T) {
 	}
 	if got := r.Git("rev-list", "--count", "origin/main", "origin/side"); got != "8" {
 		t.Errorf("the branches have %s commits", got)
+	}
+}
+
+// TestCommitSeesEachWrite sees a file of the same size that is written within a tick of the clock.
+func TestCommitSeesEachWrite(t *testing.T) {
+	r := NewRepo(t)
+	for n := range 100 {
+		r.Write(map[string]string{"a.yaml": fmt.Sprintf("%02d\n", n)})
+		if _, err := r.commit("Change"); err != nil { // it is not left to git
+			t.Fatal(err)
+		}
+	}
+	trees := map[string]bool{}
+	for tree := range strings.Lines(r.Git("log", "--format=%T")) {
+		trees[tree] = true
+	}
+	if len(trees) != 100 {
+		t.Errorf("100 commits of another content each have %d trees", len(trees))
 	}
 }
 

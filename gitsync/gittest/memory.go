@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	"github.com/hiddeco/sshsig"
 	"golang.org/x/crypto/ssh"
@@ -138,7 +139,11 @@ func (m *Memory) tree(files map[string]string, prefix string) plumbing.Hash {
 	if err := t.Encode(o); err != nil {
 		m.t.Fatal(err)
 	}
-	return m.set(o)
+	hash, err := set(m.Storage, o)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return hash
 }
 
 // sortedAs is what git sorts the entries of a tree by.
@@ -151,26 +156,30 @@ func sortedAs(e object.TreeEntry) string {
 
 func (m *Memory) write(kind plumbing.ObjectType, content []byte) plumbing.Hash {
 	m.t.Helper()
-	o := m.Storage.NewEncodedObject()
+	hash, err := add(m.Storage, kind, content)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return hash
+}
+
+// add adds an object to those of a repository, if it is not there.
+func add(s storer.EncodedObjectStorer, kind plumbing.ObjectType, content []byte) (plumbing.Hash, error) {
+	o := s.NewEncodedObject()
 	o.SetType(kind)
 	w, err := o.Writer()
 	if err == nil {
 		_, err = w.Write(content)
 	}
 	if err != nil {
-		m.t.Fatal(err)
+		return plumbing.ZeroHash, err
 	}
-	return m.set(o)
+	return set(s, o)
 }
 
-func (m *Memory) set(o plumbing.EncodedObject) plumbing.Hash {
-	m.t.Helper()
-	if m.Storage.HasEncodedObject(o.Hash()) == nil {
-		return o.Hash()
+func set(s storer.EncodedObjectStorer, o plumbing.EncodedObject) (plumbing.Hash, error) {
+	if s.HasEncodedObject(o.Hash()) == nil {
+		return o.Hash(), nil
 	}
-	hash, err := m.Storage.SetEncodedObject(o)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	return hash
+	return s.SetEncodedObject(o)
 }

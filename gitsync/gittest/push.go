@@ -12,10 +12,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// errNeedsGit is why a push is left to git: it moves no branch forward, or a test has given the
-// repository hooks or settings.
-var errNeedsGit = errors.New("only git can do this")
-
 // Push pushes the branch that is checked out. A push to a repository that is as [NewRepo] made
 // it is made in this process: git takes six for each.
 func (r *Repo) Push(args ...string) {
