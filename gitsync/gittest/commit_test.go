@@ -1,6 +1,7 @@
 package gittest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,8 +109,11 @@ func TestPushesAreRefusedAsGitRefuses(t *testing.T) {
 	second := r.CommitAndPush(map[string]string{"a.yaml": "b\n"})
 	r.Git("reset", "-q", "--hard", first)
 	r.Commit(map[string]string{"a.yaml": "c\n"})
-	if err := r.push(); err != errNeedsGit { //nolint:errorlint // it is returned as it is
+	if err := r.push(); !errors.Is(err, errNeedsGit) {
 		t.Errorf("a push that is no fast-forward: %v", err)
+	}
+	if err := move(filepath.Join(r.Bare, "refs", "heads", "main"), first, r.Head()); !errors.Is(err, errNeedsGit) {
+		t.Errorf("a push of what another has pushed to meanwhile: %v", err)
 	}
 	if at := Git(t, r.Bare, "rev-parse", "main"); at != second {
 		t.Errorf("main is %s", at)

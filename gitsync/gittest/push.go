@@ -27,14 +27,39 @@ func (r *Repo) Push(args ...string) {
 	}
 }
 
-func (r *Repo) push() (err error) {
+func (r *Repo) push() error {
 	branch, err := r.pushable()
 	if err != nil {
 		return err
 	}
-	at := filepath.Join(r.Bare, branch)
-	// This is how git locks a branch, against the pushes of the controller, too.
-	lock, err := os.OpenFile(at+".lock", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	at, tip := filepath.Join(r.Bare, branch), r.Head()
+	now, err := tipIn(at)
+	if err != nil {
+		return err
+	}
+	if err := r.send(plumbing.NewHash(tip), now); err != nil {
+		return err
+	}
+	if err := move(at, now, tip); err != nil {
+		return err
+	}
+	tracks := filepath.Join(r.Work, ".git", "refs", "remotes", "origin", filepath.Base(branch))
+	return errors.Join(os.MkdirAll(filepath.Dir(tracks), 0o755), os.WriteFile(tracks, []byte(tip+"\n"), 0o644))
+}
+
+// tipIn returns the commit in the file of a branch; none: there is no such branch.
+func tipIn(file string) (string, error) {
+	tip, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	return strings.TrimSpace(string(tip)), err
+}
+
+// move moves a branch if it is where it was. It locks the branch as git does, so against the
+// pushes of the controller, too.
+func move(file, from, to string) (err error) {
+	lock, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return errNeedsGit
 	}
@@ -44,22 +69,14 @@ func (r *Repo) push() (err error) {
 			_ = os.Remove(lock.Name())
 		}
 	}()
-	tip := r.Head()
-	now, err := os.ReadFile(at)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if now, err := tipIn(file); err != nil || now != from {
+		return errNeedsGit
+	}
+	_, err = lock.WriteString(to + "\n")
+	if err := errors.Join(err, lock.Close()); err != nil {
 		return err
 	}
-	if err := r.send(plumbing.NewHash(tip), strings.TrimSpace(string(now))); err != nil {
-		return err
-	}
-	if _, err := lock.WriteString(tip + "\n"); err != nil {
-		return err
-	}
-	if err := errors.Join(lock.Close(), os.Rename(lock.Name(), at)); err != nil {
-		return err
-	}
-	tracks := filepath.Join(r.Work, ".git", "refs", "remotes", "origin", filepath.Base(branch))
-	return errors.Join(os.MkdirAll(filepath.Dir(tracks), 0o755), os.WriteFile(tracks, []byte(tip+"\n"), 0o644))
+	return os.Rename(lock.Name(), file)
 }
 
 // pushable returns the file of the branch that is checked out, below the folder of a repository.
