@@ -257,7 +257,8 @@ func pod(name string, age time.Duration) corev1.Pod {
 	}
 }
 
-// Identical pods rarely fail. Each window has all pods, in two parts of the step's size.
+// Identical pods rarely fail: with the 5 % that are allowed, more than 10 of 40 do in one run
+// of 300,000. Each window has all pods, in two parts of the step's size.
 func TestSame(t *testing.T) {
 	f := newTraffic(t, map[string]float64{})
 	var pods []corev1.Pod
@@ -266,7 +267,7 @@ func TestSame(t *testing.T) {
 		f.pods[name] = 0.02
 		pods = append(pods, pod(name, 30*time.Hour))
 	}
-	o := options{prometheus: f.URL, same: true, windows: 20, seed: 7, output: cli.OutputJSON}
+	o := options{prometheus: f.URL, same: true, windows: 40, seed: 7, output: cli.OutputJSON}
 	text, err := o.printed(t, cluster(t, released(), pods...), filepath.Join("testdata", "release.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -279,8 +280,8 @@ func TestSame(t *testing.T) {
 		t.Fatalf("%s", text)
 	}
 	for i, c := range got.Items {
-		want := SameMetric{Update: []int{1, 1, 5}[i], Windows: 20}
-		if c.Failed > 3 || (SameMetric{Update: c.Update, Windows: c.Windows, Unknown: c.Unknown}) != want {
+		want := SameMetric{Update: []int{1, 1, 5}[i], Windows: 40}
+		if c.Failed > 10 || (SameMetric{Update: c.Update, Windows: c.Windows, Unknown: c.Unknown}) != want {
 			t.Errorf("%+v", c)
 		}
 	}
