@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -71,11 +71,7 @@ func (s *env) manyCommits(n int) (tip string) {
 		}
 		fmt.Fprintf(&in, "M 100644 inline MORE.md\ndata %d\n%s\n", len(text), text)
 	}
-	cmd := exec.Command("git", "fast-import", "--quiet")
-	cmd.Dir, cmd.Stdin = s.repo.Bare, &in
-	if out, err := cmd.CombinedOutput(); err != nil {
-		s.Fatalf("%v: %s", err, out)
-	}
+	gittest.FastImport(s, s.repo.Bare, &in)
 	s.repo.Git("pull", "-q", "--ff-only", "origin", "main")
 	return s.inBare("rev-parse", "main")
 }

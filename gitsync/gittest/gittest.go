@@ -1,5 +1,5 @@
-// Package gittest makes Git repositories for tests with the real git, and
-// serves them over HTTP with the real git http-backend.
+// Package gittest makes Git repositories for tests, and serves them over HTTP with the
+// real git http-backend.
 package gittest
 
 import (
