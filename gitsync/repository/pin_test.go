@@ -49,7 +49,8 @@ func TestPins_ManyTags(t *testing.T) {
 			m := NewCache(t.TempDir()).Of(r)
 			looks := func() {
 				t.Helper()
-				for n, want := range wants {
+				for n := range tags {
+					want := wants[n]
 					s, err := m.FetchReference(t.Context(), r, v1alpha1.GitReference{Branch: "main", Tag: fmt.Sprintf("v%d", n)}, time.Now())
 					if err != nil {
 						t.Fatal(err)
