@@ -47,8 +47,8 @@ test: bin/devcluster bin/kubectl bin/prometheus ## Run all tests; those of a clu
 	.ci/in-memory $(MAKE) --no-print-directory -j 2 test-main test-others
 	@$(PAGE_TOOLS) || echo "NOT RUN: the tests of the dashboard's page, which need Node, Chromium and 'make $(PAGE)/node_modules'"
 
-# The packages begin in this order. Of those with a cluster two run beside each other, and
-# rollout, which waits more than it works, does not run alone at the end.
+# The packages begin in this order. The tests of rollout wait more than they work, so they run
+# beside others and not alone at the end.
 test-main:
 	go test -p 3 -parallel 4 -timeout 90m -vet=off ./cmd/... ./gitsync ./gitsync/[a-l]*/ ./rollout ./... # make lint vets
 
