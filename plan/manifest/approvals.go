@@ -20,10 +20,14 @@ func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace string) ([]pla
 	var approvals []plan.Approval
 	var ps plan.Problems
 	unread := func(at string, err error) {
-		ps = append(ps, &plan.Problem{
+		p := &plan.Problem{
 			Reason: plan.ReasonApprovalIgnored, Where: relative(at), Err: fmt.Errorf("%w; approvals there are not read", err),
 			Hint: "make it a folder of the repository",
-		})
+		}
+		if errors.Is(err, errOtherLetters) {
+			p.Err, p.Hint = err, "rename it to "+inLowerCase(at)
+		}
+		ps = append(ps, p)
 	}
 	if err := notAFolder(fsys, dir); err != nil {
 		unread(rooted(dir), err)
@@ -100,6 +104,8 @@ func approvalFiles(fsys filesys.FileSystem, dir string, depth int, unread func(a
 		default: // another file, or a link that leads nowhere
 			if _, _, err := fsys.CleanedAbs(at); err != nil {
 				unread(at, err)
+			} else if inOtherLetters(at) {
+				unread(at, errOtherLetters)
 			}
 		}
 	}

@@ -132,11 +132,15 @@ func (r *renderer) plain(dir string) {
 }
 
 // passBy makes sure that what is not read is only a file of another kind. A link out of
-// the repository is an error: its objects would be missing. A submodule is reported to
-// ignored.
+// the repository is an error: its objects would be missing. So is a manifest's ending in other
+// letters. A submodule is reported to ignored.
 func (r *renderer) passBy(at string) {
 	_, _, err := r.fsys.CleanedAbs(at)
 	switch {
+	case err == nil && inOtherLetters(at):
+		r.problems = append(r.problems, &plan.Problem{
+			Reason: plan.ReasonRenderFailed, Where: relative(at), Err: errOtherLetters, Hint: "rename it to " + inLowerCase(at),
+		})
 	case err == nil || errors.Is(err, fs.ErrNotExist):
 	case !errors.Is(err, ErrSubmodule):
 		r.problems = append(r.problems, &plan.Problem{Reason: plan.ReasonRenderFailed, Where: relative(at), Err: err})
@@ -166,6 +170,18 @@ func isManifest(name string) bool {
 		return true
 	}
 	return false
+}
+
+// errOtherLetters is of a file that kubectl would pass by as well. Without a word, a plan in
+// release.YAML would leave its Deployment without gates.
+var errOtherLetters = errors.New("is not read, since its ending is not in lower case")
+
+func inOtherLetters(file string) bool { return !isManifest(file) && isManifest(inLowerCase(file)) }
+
+// inLowerCase is the name of a file with its ending in lower case.
+func inLowerCase(file string) string {
+	name, ending := path.Base(file), path.Ext(file)
+	return strings.TrimSuffix(name, ending) + strings.ToLower(ending)
 }
 
 func isKustomization(fsys filesys.FileSystem, dir string) bool {
