@@ -195,9 +195,11 @@ func isSame(old, new *v1alpha1.BatchReleaseStatus) bool {
 	return !begins(old, new) && old.Reason == new.Reason && old.CurrentStepIndex == new.CurrentStepIndex && old.RollingBack == new.RollingBack
 }
 
-// isSettled reports whether a release that had ended well, or was never seen, is well.
+// isSettled reports whether a release that had ended well, or was never seen, is well. One that
+// was rolled back had not ended well: the commit that reverts it is another success.
 func isSettled(old, new *v1alpha1.BatchReleaseStatus, state notify.State) bool {
-	return new.Phase == v1alpha1.PhaseCompleted && (old.Phase == "" || old.Phase == new.Phase) && state == notify.Succeeded
+	endedWell := old.Phase == "" || old.Phase == new.Phase && notified[old.Reason] != notify.Failed
+	return new.Phase == v1alpha1.PhaseCompleted && endedWell && state == notify.Succeeded
 }
 
 // changed returns the transition to notify of when a release's status becomes new, and

@@ -152,7 +152,8 @@ func TestTransitions_Replaced(t *testing.T) {
 		{"Git has a revert", failing, reverted, []string{
 			"v2: RolledBack of-v2 was rolled back to of-v1: no progress", "revert: ReleaseCompleted rolled back: "}},
 		{"Git has none", failing, at("Completed", v1alpha1.ReasonRolledBack, "v2", record, failed), []string{"v2: RolledBack "}},
-		{"it comes afterwards", at("Completed", v1alpha1.ReasonRolledBack, "v2", record, failed), reverted, nil},
+		{"it comes afterwards", at("Completed", v1alpha1.ReasonRolledBack, "v2", record, failed), reverted, []string{
+			"revert: ReleaseCompleted "}},
 		{"it is replaced", failing, next, []string{
 			"v2: RolledBack of-v2 was being rolled back to of-v1: no progress; of-v3 of commit v3 has come", "v3: ReleaseStarted "}},
 		{"the Deployment is another one", failing, at("", v1alpha1.ReasonTakingHold, "", record), nil},
