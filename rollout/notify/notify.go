@@ -3,7 +3,8 @@
 //
 // It never holds a release up: [Notifier.Tell] returns at once, and each receiver has a
 // queue and a goroutine of its own. A delivery that fails is tried again a few times and
-// then logged. A transition is sent at most once: a crash before it is sent loses it. The
+// then logged. A Notifier that stops delivers for a few seconds what waits, and logs the
+// rest. A transition is sent at most once: a crash before it is sent loses it. The
 // status and the events of the BatchRelease have it anyway.
 package notify
 
@@ -78,6 +79,9 @@ const (
 	// in between, or as Retry-After says.
 	tries   = 5
 	timeout = 10 * time.Second
+	// atEnd is how long deliveries are still made when the Notifier stops. A manager gives all
+	// of its runnables some 20 s.
+	atEnd = 5 * time.Second
 )
 
 // Notifier tells the receivers of a file.
@@ -99,6 +103,7 @@ type queue struct {
 	receiver Receiver
 	waiting  chan Transition
 	stop     context.CancelFunc
+	ended    bool // nothing is delivered any more; guarded by Notifier.mu
 }
 
 // New reads the file with the receivers. The file is read again when it has
@@ -144,12 +149,22 @@ func (n *Notifier) Tell(t Transition) {
 		if !q.receiver.wants(t) {
 			continue
 		}
+		n.put(name, q, t)
+	}
+}
+
+// put adds a transition to a queue, with the lock held.
+func (n *Notifier) put(name string, q *queue, t Transition) {
+	because := "the controller stops"
+	if !q.ended {
 		select {
 		case q.waiting <- t:
+			return
 		default:
-			n.log.Info("Notification dropped", "receiver", name, "about", t.name(), "reason", t.Reason, "because", "too many are waiting")
+			because = "too many are waiting"
 		}
 	}
+	n.log.Info("Notification dropped", "receiver", name, "about", t.name(), "reason", t.Reason, "because", because)
 }
 
 // read reads the file if it has changed.
@@ -195,14 +210,59 @@ func (n *Notifier) run(q *queue) {
 		for {
 			select {
 			case <-ctx.Done():
+				n.end(q, limit)
 				return
 			case t := <-q.waiting:
-				if err := n.deliver(ctx, q.receiver, t, limit); err != nil && ctx.Err() == nil {
-					n.log.Error(err, "Notification not delivered", "receiver", q.receiver.Name, "about", t.name(), "reason", t.Reason)
+				err := n.deliver(ctx, q.receiver, t, limit)
+				if err != nil && ctx.Err() != nil {
+					n.end(q, limit, t)
+					return
 				}
+				n.logFailure(q, t, err)
 			}
 		}
 	})
+}
+
+func (n *Notifier) logFailure(q *queue, t Transition, err error) {
+	if err != nil {
+		n.log.Error(err, "Notification not delivered", "receiver", q.receiver.Name, "about", t.name(), "reason", t.Reason)
+	}
+}
+
+// end delivers what waits in a queue that is stopped, and what was just tried. If the file has
+// another receiver of the same name, that one gets it.
+func (n *Notifier) end(q *queue, limit *rate.Limiter, tried ...Transition) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), atEnd)
+	defer cancel()
+	for _, t := range tried {
+		n.finally(ctx, q, t, limit)
+	}
+	for {
+		n.mu.Lock()
+		select {
+		case t := <-q.waiting:
+			n.mu.Unlock()
+			n.finally(ctx, q, t, limit)
+		default:
+			q.ended = true
+			n.mu.Unlock()
+			return
+		}
+	}
+}
+
+// finally is the last delivery of a transition from a queue that is stopped.
+func (n *Notifier) finally(ctx context.Context, q *queue, t Transition, limit *rate.Limiter) {
+	n.mu.Lock()
+	next := n.queues[q.receiver.Name]
+	if next != nil && next != q {
+		n.put(q.receiver.Name, next, t)
+	}
+	n.mu.Unlock()
+	if next == nil || next == q {
+		n.logFailure(q, t, n.deliver(ctx, q.receiver, t, limit))
+	}
 }
 
 // deliver makes one delivery, when limit allows it. Its error has no URL, which may be a

@@ -78,8 +78,7 @@ func (s *server) received(t *testing.T, n int) []received {
 // start runs a notifier with these receivers until the test ends.
 func start(t *testing.T, log logr.Logger, receivers string) (*Notifier, string) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "notifications.yaml")
-	write(t, path, receivers)
+	path := writeTemp(t, receivers)
 	n, err := New(path, log)
 	if err != nil {
 		t.Fatal(err)
@@ -95,6 +94,13 @@ func start(t *testing.T, log logr.Logger, receivers string) (*Notifier, string) 
 		}
 	})
 	return n, path
+}
+
+func writeTemp(t *testing.T, receivers string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notifications.yaml")
+	write(t, path, receivers)
+	return path
 }
 
 func write(t *testing.T, path, receivers string) {
@@ -312,20 +318,16 @@ func TestForgeRepositories(t *testing.T) {
 // A receiver that fails is tried again, and holds up no other one; what is
 // logged in the end has no secret in it.
 func TestRetry(t *testing.T) {
-	var mu sync.Mutex
-	var logged strings.Builder
-	log := funcr.New(func(prefix, args string) { mu.Lock(); defer mu.Unlock(); logged.WriteString(args + "\n") }, funcr.Options{})
+	var l logs
 	flaky, broken := newServer(t, 500, 429), newServer(t, 500, 500, 500, 500, 500, 404)
-	n, _ := start(t, log, fmt.Sprintf("- {name: flaky, type: slack, url: \"%s/s3cret\"}\n- {name: broken, type: slack, url: \"%s/s3cret\"}\n- {name: away, type: slack, url: \"http://127.0.0.1:1/s3cret\"}\n", flaky.URL, broken.URL))
+	n, _ := start(t, l.logger(), fmt.Sprintf("- {name: flaky, type: slack, url: \"%s/s3cret\"}\n- {name: broken, type: slack, url: \"%s/s3cret\"}\n- {name: away, type: slack, url: \"http://127.0.0.1:1/s3cret\"}\n", flaky.URL, broken.URL))
 	n.Tell(waiting)
 	flaky.received(t, 3)
 	broken.received(t, tries)
 	n.Tell(waiting)
 	broken.received(t, 1)
 	for deadline := time.Now().Add(30 * time.Second); ; {
-		mu.Lock()
-		text := logged.String()
-		mu.Unlock()
+		text := l.String()
 		if strings.Count(text, `"receiver"="broken"`) == 2 && strings.Count(text, `"receiver"="away"`) == 2 {
 			if strings.Contains(text, "s3cret") {
 				t.Errorf("a secret is logged: %s", text)
@@ -383,9 +385,8 @@ func TestBadConfig(t *testing.T) {
 		"- {name: a, type: slack, webhook: 's3cret'}":                                                  "unknown field",
 		"- {name: a, type: slack, url: 'http://x.org'}\n- {name: a, type: slack, url: 'http://x.org'}": "another one of that name",
 	} {
-		path := filepath.Join(t.TempDir(), "notifications.yaml")
-		write(t, path, receivers)
-		if _, err := New(path, logr.Discard()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+		_, err := New(writeTemp(t, receivers), logr.Discard())
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v, want %q", receivers, err, want)
 		}
 	}
@@ -417,4 +418,95 @@ func TestFull(t *testing.T) {
 		n.Tell(waiting)
 	}
 	(*Notifier)(nil).Tell(waiting)
+}
+
+// logs keeps what is logged.
+type logs struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logs) logger() logr.Logger {
+	return funcr.New(func(_, args string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.text.WriteString(args + "\n")
+	}, funcr.Options{})
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// A stop delivers what waits, also what a receiver has refused until then. The log has what it
+// cannot deliver, and what comes later.
+func TestStop(t *testing.T) {
+	var l logs
+	refusing, away := newServer(t, 503), newServer(t, 503, 404)
+	n, err := New(writeTemp(t, fmt.Sprintf("- {name: refusing, type: slack, url: %q}\n- {name: away, type: slack, url: %q}\n", refusing.URL,
+		away.URL)), l.logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.http.RetryWaitMin, n.http.RetryWaitMax = time.Hour, time.Hour
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Start(ctx) }()
+	n.Tell(waiting)
+	next := waiting
+	next.Reason = "ReleasePaused"
+	n.Tell(next)
+	refusing.received(t, 1) // it is tried again in an hour
+	away.received(t, 1)
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, r := range refusing.received(t, 2) {
+		said = append(said, r.body["text"].(string))
+	}
+	if len(said) != 3 || !strings.Contains(said[1], "WaitingForApproval") || !strings.Contains(said[2], "ReleasePaused") {
+		t.Errorf("it received %q", said)
+	}
+	if got := l.String(); strings.Count(got, "Notification not delivered") != 1 || !strings.Contains(got, `"receiver"="away"`) {
+		t.Errorf("logged: %s", got)
+	}
+	n.Tell(waiting)
+	if got := l.String(); strings.Count(got, `"because"="the controller stops"`) != 2 {
+		t.Errorf("logged: %s", got)
+	}
+}
+
+// A receiver that the file has in place of another one, with another token, gets what waits.
+func TestReload_KeepsWhatWaits(t *testing.T) {
+	var l logs
+	former, now := newServer(t, 401, 401, 401, 401, 401), newServer(t)
+	path := writeTemp(t, fmt.Sprintf("- {name: a, type: slack, url: %q}\n", former.URL))
+	n, err := New(path, l.logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.http.CheckRetry = func(ctx context.Context, r *http.Response, _ error) (bool, error) {
+		return r == nil || r.StatusCode >= http.StatusBadRequest, ctx.Err()
+	}
+	n.http.RetryWaitMin, n.http.RetryWaitMax = time.Hour, time.Hour
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Start(ctx) }()
+	n.Tell(waiting)
+	former.received(t, 1)
+	write(t, path, fmt.Sprintf("- {name: a, type: slack, url: %q}\n", now.URL))
+	next := waiting
+	next.Reason = "ReleasePaused"
+	n.Tell(next)
+	if got := now.received(t, 2); len(got) != 2 {
+		t.Errorf("received %v", got)
+	}
+	stop()
+	if err := <-ended; err != nil || len(former.got) != 1 || l.String() != "" {
+		t.Errorf("%v; the former receiver got %v; logged: %s", err, former.got, l.String())
+	}
 }
