@@ -49,7 +49,6 @@ func TestForgedPlan(t *testing.T) {
 		{"unsigned approvals would count", refusal, patch(`{"spec":{"requireSignedApprovals":true}}`)},
 		{"it would be written with other rights", refusal, patch(`{"spec":{"serviceAccountName":"another"}}`)},
 		{"the garbage collector would delete it", refusal, patch(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"nope","uid":"11111111-1111-1111-1111-111111111111"}]}}`)},
-		{"the Deployment would stay held without a plan", refusal, []string{"annotate", "batchrelease/web", "tranche.dev/returns=0123456"}},
 		{"the policy would not know the source", refusal, patch(`{"metadata":{"labels":{"tranche.dev/source":null}}}`)},
 		{"the policy would ask about another source", refusal, patch(`{"metadata":{"labels":{"tranche.dev/source-namespace":"eve"}}}`)},
 		{"its steps would govern the first plan of Git", refusal, []string{"create", "-f", "-"}},
@@ -70,6 +69,7 @@ func TestForgedPlan(t *testing.T) {
 			t.Errorf("kubectl %s: %s: want %q, got %v: %s", strings.Join(tc.args, " "), tc.why, tc.refusal, err, out)
 		}
 	}
+	annotatesNothingOfGit(s, "web", refusal)
 	s.lookNow()
 	s.isAt("web", "WaitingForApproval", 0)
 	sizes.atMost(1)
@@ -79,4 +79,20 @@ func TestForgedPlan(t *testing.T) {
 	s.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", br.Status.UpdateRevision, br.Spec.Commit, "0")})
 	s.lookNow()
 	s.isAt("web", "ReleaseCompleted", 1)
+}
+
+// annotatesNothingOfGit fails if eve may write an annotation that says what Git says. Her chats
+// would name a person who has rejected a release, another author or another page. The Deployment
+// would stay held without a plan.
+func annotatesNothingOfGit(s *env, name, refusal string) {
+	s.Helper()
+	for _, key := range []string{"rejected", "commit-author", "commit-url", "returns"} {
+		for _, value := range []string{key + "=0123456", key + "-"} {
+			out, err := s.c.Kubectl(s.T, "-n", s.ns, "--as=eve", "annotate", "--overwrite", "batchrelease/"+name, "tranche.dev/"+value)
+			has := s.release(name).Annotations["tranche.dev/"+key] != ""
+			if (has || !strings.HasSuffix(value, "-")) && (err == nil || !strings.Contains(out, refusal)) {
+				s.Errorf("kubectl annotate %s: want %q, got %v: %s", value, refusal, err, out)
+			}
+		}
+	}
 }
