@@ -29,6 +29,9 @@ const longestOutage = 30 * time.Second
 //
 // The API server stops for a restore. From the first request without an answer, nothing is
 // written until its resourceVersion has been read again. Writes wait for that.
+//
+// A refusal is an answer, and no outage. The process ends after longestBlind of them, as sight
+// has it, since it may write nothing meanwhile.
 type rewind struct {
 	// read returns the present resourceVersion. It is no client that guard guards.
 	read func(context.Context) (string, error)
@@ -36,7 +39,8 @@ type rewind struct {
 	mu       sync.Mutex
 	newest   string
 	answered time.Time     // when newest was asked for
-	outage   bool          // the last read failed
+	outage   bool          // a read since then had no answer
+	refused  time.Time     // the first one of the refusals that came last; zero: none
 	failed   error         // why read has to be called before the next write
 	doubts   int           // how often suspect has been called
 	looked   chan struct{} // closed once read was called after a doubt; nil: there is none
@@ -73,7 +77,7 @@ func (r *rewind) check(ctx context.Context) {
 	defer r.mu.Unlock()
 	if err != nil {
 		r.failed = err
-		r.outage = true
+		r.unread(err, asked)
 		r.settle()
 		return
 	}
@@ -81,11 +85,28 @@ func (r *rewind) check(ctx context.Context) {
 		r.failed = nil
 		defer r.settle()
 	}
-	if because := r.restored(now, asked); because != nil && r.because == nil {
+	r.end(r.restored(now, asked))
+	r.newest, r.answered, r.outage, r.refused = now, asked, false, time.Time{}
+}
+
+// unread notes a read without a resourceVersion.
+func (r *rewind) unread(err error, asked time.Time) {
+	switch {
+	case !isRefusal(err):
+		r.outage, r.refused = true, time.Time{}
+	case r.refused.IsZero():
+		r.refused = asked
+	case asked.Sub(r.refused) >= longestBlind:
+		r.end(blind("Deployment", asked.Sub(r.refused), err))
+	}
+}
+
+// end has the process end for a reason; nil: there is none.
+func (r *rewind) end(because error) {
+	if because != nil && r.because == nil {
 		r.because = because
 		close(r.lost)
 	}
-	r.newest, r.answered, r.outage = now, asked, false
 }
 
 // restored returns why etcd may have been restored since the last answer; nil: it was not.

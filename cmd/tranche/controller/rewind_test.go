@@ -10,7 +10,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+// refusal stands for a read that the API server refuses.
+const refusal = "403"
 
 // scripted answers reads of the resourceVersion, one after the other. An empty answer is an
 // error.
@@ -18,8 +24,11 @@ func scripted(answers ...string) *rewind {
 	return &rewind{wake: make(chan struct{}, 1), lost: make(chan struct{}), read: func(context.Context) (string, error) {
 		answer := answers[0]
 		answers = answers[1:]
-		if answer == "" {
+		switch answer {
+		case "":
 			return "", errors.New("connection refused")
+		case refusal:
+			return "", apierrors.NewForbidden(apischema.GroupResource{Group: "apps", Resource: "deployments"}, "", errors.New("no right"))
 		}
 		return answer, nil
 	}}
@@ -82,6 +91,11 @@ func TestRewind_Outage(t *testing.T) {
 		{"an outage of a minute", "7 " + strings.Repeat("- ", 29) + "8", true},
 		{"an outage that has not ended", "7 " + strings.Repeat("- ", 29), false},
 		{"short restarts", strings.Repeat("7 "+strings.Repeat("- ", 10), 5), false},
+		{"refusals of 50 s", "7 " + strings.Repeat(refusal+" ", 25) + "8", false},
+		{"refusals of 50 s, again and again", strings.Repeat("7 "+strings.Repeat(refusal+" ", 25), 3), false},
+		{"refusals of a minute", "7 " + strings.Repeat(refusal+" ", 31), true},
+		{"an outage among refusals", "7 " + strings.Repeat(refusal+" ", 10) + "- " + strings.Repeat(refusal+" ", 10) + "8", true},
+		{"a short outage among refusals", "7 " + refusal + " - " + refusal + " 8", false},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -93,6 +107,10 @@ func TestRewind_Outage(t *testing.T) {
 				}
 				if r.isLost() != tc.lost {
 					t.Errorf("it is lost: %t", r.isLost())
+				}
+				const want = "Deployment could not be read for 1m0s"
+				if tc.reason == "refusals of a minute" && !strings.Contains(r.because.Error(), want) {
+					t.Errorf("it ends because %v; want %s", r.because, want)
 				}
 			})
 		})

@@ -45,7 +45,7 @@ func (s *sight) failed(ctx context.Context, r *toolscache.Reflector, err error) 
 func (s *sight) note(r *toolscache.Reflector, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+	if !isRefusal(err) {
 		delete(s.refused, r)
 		return
 	}
@@ -56,8 +56,15 @@ func (s *sight) note(r *toolscache.Reflector, err error, now time.Time) {
 	before.last = now
 	s.refused[r] = before
 	if away := now.Sub(before.first); away >= longestBlind && s.because == nil {
-		s.because = fmt.Errorf("%s could not be read for %s, and what is known of them is old; the process ends to read all objects again: %w",
-			r.TypeDescription(), away.Round(time.Second), err)
+		s.because = blind(r.TypeDescription(), away, err)
 		close(s.lost)
 	}
+}
+
+func isRefusal(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+
+// blind is why the process ends when the reads of a kind have been refused for so long.
+func blind(kind string, away time.Duration, err error) error {
+	return fmt.Errorf("%s could not be read for %s, and what is known of them is old; the process ends to read all objects again: %w",
+		kind, away.Round(time.Second), err)
 }
