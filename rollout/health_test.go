@@ -97,7 +97,8 @@ func (s *env) neverWentBack(tag string) {
 }
 
 // A canary that is available and then is not, at its gate, misses the deadline and
-// goes back. The deadline is short only once the canary is available.
+// goes back. The deadline is short only once the canary is available. The status says so
+// if the pods that run again fail, too.
 func TestGate_CrashRollsBack(t *testing.T) {
 	t.Parallel()
 	s := atGate(t, 2)
@@ -108,6 +109,23 @@ func TestGate_CrashRollsBack(t *testing.T) {
 		t.Errorf("image %s", image)
 	}
 	s.untouched()
+	says := func(missing bool) {
+		t.Helper()
+		clustertest.Wait(t, "the pods that are missing in the status", func() error {
+			if at := s.release().Status; strings.Contains(at.Message, ". But now 0 of 2 pods run "+at.StableRevision) != missing {
+				return errors.New(at.Message)
+			}
+			return nil
+		})
+		s.waitFor(v1alpha1.ReasonRolledBack, 1, map[string]int32{"v1": 2})
+		s.conditions(metav1.ConditionFalse, metav1.ConditionTrue)
+	}
+	says(false)
+	s.setReady("v1", false)
+	says(true)
+	s.hasEvent(v1alpha1.ReasonPodsUnavailable, "0 of 2 pods run ")
+	s.setReady("v1", true)
+	says(false)
 }
 
 // A canary that crashes in its pause begins the whole pause again when it is back. It

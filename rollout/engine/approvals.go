@@ -62,9 +62,8 @@ func refuseApproval(d *draft) {
 		"count; commit a signed one", d.Status.CurrentStepIndex, d.Status.UpdateRevision))
 }
 
-// observeApproval keeps spec.approval as it is first seen, with the steps that the
-// plan has then, unless it names those itself. An edit of the plan does not change
-// what was approved.
+// observeApproval keeps spec.approval as it is first seen, with the steps that the plan has then,
+// unless it names those itself. An edit of the plan does not change what was approved.
 func observeApproval(d *draft) {
 	a := d.Spec.Approval
 	if a == nil {

@@ -57,9 +57,8 @@ func (d *draft) spend() {
 	d.Status.EndedReleases = d.Status.EndedReleases[:min(len(d.Status.EndedReleases), keptEnded)]
 }
 
-// completeRelease records a release in the history once the Deployment is handed back, and
-// reports what runs. A rollback to the revision that stayed stable is no release of its
-// own.
+// completeRelease records a release in the history once the Deployment is handed back, and reports what
+// runs. A rollback to the revision that stayed stable is no release of its own.
 func completeRelease(d *draft) {
 	switch {
 	case d.Status.Phase == "" || d.Status.Phase == v1alpha1.PhaseCompleted:

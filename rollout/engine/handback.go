@@ -15,9 +15,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine/native"
 )
 
-// HandedBack returns the last status of a plan that is being deleted, and that finalizers
-// keep, once its Deployment is handed back, or gone. No release is under way, and no gate
-// waits.
+// HandedBack returns the last status of a plan that is being deleted, and that finalizers keep, once
+// its Deployment is handed back, or gone. No release is under way, and no gate waits.
 func HandedBack(br *v1alpha1.BatchRelease, gone bool, now time.Time) v1alpha1.BatchReleaseStatus {
 	d := newDraft(&Observed{Release: br}, now)
 	s := &d.Status

@@ -10,9 +10,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine/verdict"
 )
 
-// takeHold takes the hold, once the native controller has finished with what is
-// there. A strategy that only the Deployment knows is put on record before it
-// is overwritten.
+// takeHold takes the hold, once the native controller has finished with what is there. A strategy that
+// only the Deployment knows is put on record before it is overwritten.
 func takeHold(d *draft, why string) {
 	opened := d.Touched() && !Held(d.Deployment) // another manager has: put back at once, whatever was seen
 	if position.InHold(&d.Course) || !opened && !d.Seen() || !d.Touched() && d.Scaling() {

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -40,10 +41,9 @@ func settleIdle(d *draft) {
 	watchPods(d)
 }
 
-// renewStable brings the record of the stable revision up to date. Git may say otherwise
-// what is the same to the API server. And admission, or a new default, may have changed
-// the template of the Deployment. That is recorded in place of the old one: if the policy
-// goes, nothing is to be released.
+// renewStable brings the record of the stable revision up to date. Git may say otherwise what is the
+// same to the API server. And admission, or a new default, may have changed the template of the
+// Deployment. That is recorded in place of the old one: if the policy goes, nothing is to be released.
 func renewStable(d *draft) {
 	old := d.Stable.Record
 	record := *old
@@ -61,16 +61,24 @@ func renewStable(d *draft) {
 	}
 }
 
-// watchPods says so where fewer pods of a completed release are available than the
-// Deployment's own bounds let be missing.
+// watchPods says so where pods of a completed release are missing. After a rollback that is a part
+// of the message: the commit that failed still waits for a person.
 func watchPods(d *draft) {
-	none := d.Goal.ReplicaSet == nil && d.Replicas > 0
-	if d.Status.Reason != v1alpha1.ReasonReleaseCompleted || !none && d.GoalPods().Available >= d.Replicas-d.Unavailable {
-		return
+	switch missing := position.Missing(&d.Course); {
+	case missing == "":
+	case d.Status.Reason == v1alpha1.ReasonReleaseCompleted:
+		d.unreleased, d.unready = true, true
+		d.report(v1alpha1.ReasonPodsUnavailable, missing)
+	case d.Status.Reason == v1alpha1.ReasonRolledBack:
+		d.unready = true
+		if !strings.Contains(d.Release.Status.Message, butNow) {
+			d.warn(v1alpha1.ReasonPodsUnavailable, missing)
+		}
+		d.stall(v1alpha1.ReasonRolledBack, d.Status.Message+butNow+missing)
 	}
-	d.unreleased, d.unready = true, true
-	d.report(v1alpha1.ReasonPodsUnavailable, d.Progress())
 }
+
+const butNow = ". But now "
 
 // standStill makes the status one of the release that spec brings, and moves nothing. One that
 // has not begun, and that spec does not bring any more, ends.

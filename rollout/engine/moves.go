@@ -26,9 +26,8 @@ func IsUpdate(o *Observed, rs *appsv1.ReplicaSet) bool {
 	return p.Resolve(&p.Status).Goal.ReplicaSet == rs
 }
 
-// Moves returns the ReplicaSets that the release writes after its hold. They are the
-// update revision's, as it is to be made if it is not there, and the stable one if it is
-// there.
+// Moves returns the ReplicaSets that the release writes after its hold. They are the update revision's,
+// as it is to be made if it is not there, and the stable one if it is there.
 func Moves(o Observed) []*appsv1.ReplicaSet {
 	if o.Deployment == nil {
 		return nil

@@ -22,9 +22,8 @@ func refusePlan(d *draft, reason, message string) {
 	d.stall(reason, message)
 }
 
-// nameRefused makes the status one of the release that spec brings, where the Deployment
-// is native. The steps of the release that ended before would be read as those of this
-// one, which has not begun.
+// nameRefused makes the status one of the release that spec brings, where the Deployment is native. The
+// steps of the release that ended before would be read as those of this one, which has not begun.
 func nameRefused(d *draft, reason string) {
 	if len(d.StableRecords) == 0 || d.Touched() || d.Status.Phase == "" || d.Spec.Template == nil {
 		return

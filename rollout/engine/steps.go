@@ -31,9 +31,8 @@ func decideRelease(d *draft) {
 	}
 }
 
-// decideInitial is about a release that has not taken the hold yet, or has
-// taken over another's. It is left when the native controller has seen the
-// hold and the template.
+// decideInitial is about a release that has not taken the hold yet, or has taken over another's. It is
+// left when the native controller has seen the hold and the template.
 func decideInitial(d *draft) {
 	switch {
 	case d.Edited():

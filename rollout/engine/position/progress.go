@@ -30,6 +30,16 @@ func (c *Course) Progress() string {
 	return s + c.Deletions()
 }
 
+// Missing is the Progress of a completed release, if fewer of its pods are available than the
+// Deployment's own bounds let be missing. It is empty otherwise.
+func Missing(c *Course) string {
+	none := c.Goal.ReplicaSet == nil && c.Replicas > 0
+	if !none && c.GoalPods().Available >= c.Replicas-c.Unavailable {
+		return ""
+	}
+	return c.Progress()
+}
+
 // IsUnready reports whether fewer pods are ready than are wanted.
 func (c *Course) IsUnready() bool {
 	g := c.GoalPods()
