@@ -20,6 +20,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
+	"github.com/tranche-dev/tranche/cmd/tranche/worktree"
 	"github.com/tranche-dev/tranche/cmd/tranche/yamlnode"
 	"github.com/tranche-dev/tranche/gitsync/duplicates"
 	"github.com/tranche-dev/tranche/plan"
@@ -92,11 +93,11 @@ func lint(w io.Writer, paths []string, namespace string) (int, error) {
 	return len(lines), nil
 }
 
-// linted is what is checked: a folder of the disk, or one file alone.
+// linted is what is checked: a folder of a worktree, or one file alone.
 type linted struct {
-	fsys filesys.FileSystem
-	at   string
-	file string // the one that is checked alone; empty: a folder
+	fsys     filesys.FileSystem
+	root, at string
+	file     string // the one that is checked alone; empty: a folder
 }
 
 func newLinted(path string) (*linted, error) {
@@ -111,11 +112,14 @@ func newLinted(path string) (*linted, error) {
 			return nil, fmt.Errorf("reading what to check: %w", err)
 		}
 	}
-	if info.IsDir() {
-		abs, err := filepath.Abs(path)
-		return &linted{fsys: filesys.MakeFsOnDisk(), at: abs}, err
+	tree, root, at, err := worktree.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading what to check: %w", err)
 	}
-	text, err := os.ReadFile(path)
+	if info.IsDir() {
+		return &linted{fsys: tree, root: root, at: at}, nil
+	}
+	text, err := tree.ReadFile(at)
 	if err != nil {
 		return nil, fmt.Errorf("reading what to check: %w", err)
 	}
@@ -131,8 +135,11 @@ func (l *linted) check(namespace string) plan.Problems {
 	if guessed {
 		namespace = l.namespace(approvals)
 	}
-	objects, err := manifest.Render(l.fsys, l.at, manifest.RenderOptions{Skip: approvals})
-	problems := all(err)
+	var problems plan.Problems
+	objects, err := manifest.Render(l.fsys, l.at, manifest.RenderOptions{
+		Skip: approvals, Ignored: func(p *plan.Problem) { problems = append(problems, p) },
+	})
+	problems = append(problems, all(err)...)
 	for _, o := range objects {
 		problems = append(problems, duplicates.Check(o)...)
 	}
@@ -191,23 +198,31 @@ func all(err error) plan.Problems {
 }
 
 var (
-	saidLine  = regexp.MustCompile(`^line (\d+): `)
-	fieldPart = regexp.MustCompile(`([^.\[\]]+)|\[(\d+)\]`)
+	saidLine    = regexp.MustCompile(`^line (\d+): `)
+	anotherFile = regexp.MustCompile(`is also in [^;]+`)
+	fieldPart   = regexp.MustCompile(`([^.\[\]]+)|\[(\d+)\]`)
 )
+
+// fromHere is the path of a file of the worktree from the current folder.
+func (l *linted) fromHere(name string) string {
+	return cli.FromHere(strings.TrimPrefix(filepath.Join(l.root, name), "/"))
+}
 
 // located is a problem with its file as one would give it, and the line:
 // "release.yaml:12: BatchRelease shop/web: …".
 func (l *linted) located(p *plan.Problem) string {
 	name, rest, _ := strings.Cut(p.Where, ": ")
-	file, disk := cli.FromHere(name), "/"+name
+	file, disk := l.fromHere(name), filepath.Join(l.root, name)
 	if l.file != "" {
 		file, disk = l.file, l.file
 	}
 	content, err := os.ReadFile(disk)
 	if err != nil {
-		return p.Error() // about a folder
+		return strings.Replace(p.Error(), name, file, 1) // about a folder
 	}
-	text := strings.TrimPrefix(p.Error(), name+": ")
+	text := anotherFile.ReplaceAllStringFunc(strings.TrimPrefix(p.Error(), name+": "), func(s string) string {
+		return "is also in " + l.fromHere(strings.TrimPrefix(s, "is also in "))
+	})
 	if m := saidLine.FindStringSubmatch(text); m != nil {
 		return file + ":" + m[1] + ": " + strings.TrimPrefix(text, m[0])
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -103,6 +104,48 @@ func TestLint_NoPath(t *testing.T) {
 	want, _ := run(".")
 	if got, err := run(); err == nil || !strings.HasPrefix(err.Error(), "problems: ") || got != want {
 		t.Errorf("lint without a path: %v\n%s\nwant what lint . prints:\n%s", err, got, want)
+	}
+}
+
+// lint refuses what the controller refuses of a commit, and names files from the current folder.
+func TestLint_AsTheController(t *testing.T) {
+	dir := t.TempDir()
+	const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	for name, content := range map[string]string{
+		".git/HEAD": "ref: refs/heads/main\n", "cm.yaml": configMap, "deploy/link.yaml": "->../../cm.yaml",
+		"deploy/sub/.git":    "gitdir: ../../.git\n",
+		"deploy/sub/cm.yaml": configMap, "twice/a.yaml": configMap, "twice/b.yaml": configMap, "good/cm.yaml": "->../cm.yaml",
+	} {
+		path := filepath.Join(dir, "clone", name)
+		to, link := strings.CutPrefix(content, "->")
+		err := os.MkdirAll(filepath.Dir(path), 0o750)
+		if link {
+			err = errors.Join(err, os.Symlink(to, path))
+		} else {
+			err = errors.Join(err, os.WriteFile(path, []byte(content), 0o600))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cm.yaml"), []byte(configMap), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(filepath.Join(dir, "clone", "deploy"))
+	for path, want := range map[string]string{
+		".": "link.yaml:1: open /deploy/link.yaml: symbolic link leaves the repository\nsub: is a submodule, and what is in it is not applied; " +
+			"move its files into this repository, or follow the other one with a GitSource of its own\n",
+		"../twice": "../twice/b.yaml:1: ConfigMap default/a: is also in ../twice/a.yaml; keep one of the two\n",
+		"../good":  "",
+	} {
+		var out bytes.Buffer
+		if _, err := lint(&out, []string{path}, ""); err != nil || out.String() != want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", path, err, out.String(), want)
+		}
+	}
+	const leaves = "symbolic link leaves the repository"
+	if _, err := lint(&bytes.Buffer{}, []string{"link.yaml"}, ""); err == nil || !strings.Contains(err.Error(), leaves) {
+		t.Errorf("a file that is a link: %v", err)
 	}
 }
 
