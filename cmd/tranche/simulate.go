@@ -217,8 +217,12 @@ func simulationText(name string, s *simulation.Simulation, moments []simulation.
 		return "", err
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s: replicas %d, steps %d; never below %d available, never above %d pods\n\n",
+	fmt.Fprintf(&text, "%s: replicas %d, steps %d; never below %d available, never above %d pods",
 		name, s.Replicas, len(s.Plan.Steps), least, most)
+	if most == s.Replicas && most > 0 { // maxSurge is 0
+		fmt.Fprintf(&text, ", or %d for the length of one write", most+1)
+	}
+	text.WriteString("\n\n")
 	rows := []string{"TIME\tSTEP\tUPDATE\tSTABLE\tAVAILABLE\tPODS\tSTATUS\n"}
 	lowest, highest := s.Replicas, int32(0)
 	for i, m := range moments {
