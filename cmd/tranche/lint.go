@@ -217,8 +217,11 @@ func (l *linted) located(p *plan.Problem) string {
 		file, disk = l.file, l.file
 	}
 	content, err := os.ReadFile(disk)
-	if err != nil {
-		return strings.Replace(p.Error(), name, file, 1) // about a folder
+	switch {
+	case err != nil && name == "":
+		return p.Error()
+	case err != nil: // about a folder
+		return strings.Replace(p.Error(), name, file, 1)
 	}
 	text := anotherFile.ReplaceAllStringFunc(strings.TrimPrefix(p.Error(), name+": "), func(s string) string {
 		return "is also in " + l.fromHere(strings.TrimPrefix(s, "is also in "))
