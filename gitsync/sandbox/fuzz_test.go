@@ -28,10 +28,10 @@ func said(f *testing.F, messages ...fromWorker) []byte {
 // objects are no more than a commit may bring: plan.Collect refuses the rest.
 func FuzzWorker(f *testing.F) {
 	const configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
-	f.Add(said(f, fromWorker{Question: &question{readFile, "a.yaml"}}, fromWorker{
+	f.Add(said(f, fromWorker{Questions: []question{{readFile, "a.yaml"}}}, fromWorker{
 		Result: &result{Objects: []object{{"a.yaml", []byte(configMap)}}},
 	}))
-	f.Add(said(f, fromWorker{Question: &question{readDir, "../../etc"}}, fromWorker{Question: &question{99, "/"}}, fromWorker{}))
+	f.Add(said(f, fromWorker{Questions: []question{{readDir, "../../etc"}}}, fromWorker{Questions: []question{{99, "/"}}}, fromWorker{}))
 	f.Add(said(f, fromWorker{
 		Result: &result{Objects: []object{{"", []byte("null")}, {"a", []byte("[]")}, {"b", []byte(`{"metadata":[],"kind":1}`)}}},
 	}))
@@ -42,7 +42,7 @@ func FuzzWorker(f *testing.F) {
 			Ignored: []fault{{Absent: true, Submodule: true}},
 		},
 	}))
-	f.Add(said(f, fromWorker{Hello: &hello{"x"}, Question: &question{storageErr, ""}}))
+	f.Add(said(f, fromWorker{Hello: &hello{"x"}, Questions: []question{{storageErr, ""}}}))
 	tree := plantest.Tree(f, map[string]string{"a.yaml": configMap})
 	f.Fuzz(func(t *testing.T, written []byte) {
 		bounded := &io.LimitedReader{R: bytes.NewReader(written), N: maxOutput}

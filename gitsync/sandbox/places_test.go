@@ -122,13 +122,14 @@ func TestPlaceIsTakenAway(t *testing.T) {
 	p := newPool(t, enough, long, 3)
 	h := newHolder(t, p)
 	for _, tenant := range []string{"evil", "other", "evil"} {
-		tree := held{plantest.Tree(t, endless()), h.read, tenant, make(chan struct{})}
+		begun := make(chan string, 100)
+		tree := held{plantest.Tree(t, endless()), begun, tenant, make(chan struct{})}
 		close(tree.let)
 		h.wg.Go(func() {
 			_, err := p.Render(tenant, tree, ".", manifest.RenderOptions{})
 			h.errs <- err
 		})
-		<-h.read
+		<-begun
 	}
 	t.Cleanup(p.Close) // ends the others
 	if err := h.render("shop"); err != nil {

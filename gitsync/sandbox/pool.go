@@ -344,10 +344,10 @@ func (s *process) converse(fsys filesys.FileSystem, j job) (*result, error) {
 		switch {
 		case m.Result != nil:
 			return m.Result, nil
-		case m.Question == nil:
+		case len(m.Questions) == 0:
 			return nil, errors.New("the renderer says nothing")
 		}
-		next = toWorker{Answer: answerTo(m.Question, fsys)}
+		next = toWorker{Answers: answersTo(m.Questions, fsys)}
 	}
 }
 

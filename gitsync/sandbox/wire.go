@@ -11,10 +11,10 @@ import (
 	"github.com/tranche-dev/tranche/plan/manifest"
 )
 
-// toWorker is what a Pool writes to a worker: a job, or the answer to a question.
+// toWorker is what a Pool writes to a worker: a job, or the answers to the first of its questions.
 type toWorker struct {
-	Job    *job
-	Answer *answer
+	Job     *job
+	Answers []answer
 }
 
 // job is a folder to render.
@@ -61,12 +61,12 @@ type answer struct {
 	Err   *fault
 }
 
-// fromWorker is what a worker writes: how it is sealed, first; a question; or what a
+// fromWorker is what a worker writes: how it is sealed, first; questions; or what a
 // job has come to.
 type fromWorker struct {
-	Hello    *hello
-	Question *question
-	Result   *result
+	Hello     *hello
+	Questions []question
+	Result    *result
 }
 
 // hello is the first word of a worker.
@@ -225,8 +225,27 @@ func (r *result) read(ignored func(*plan.Problem)) ([]plan.Object, error) {
 	return objects, nil
 }
 
-// answerTo asks a file system.
-func answerTo(q *question, fsys filesys.FileSystem) *answer {
+// One message has answers to at most so many questions, and few more bytes of files. A worker may ask
+// for more than fits into memory.
+const (
+	mostAnswers = 500
+	enoughData  = 256 << 10
+)
+
+// answersTo asks a file system. It answers one question in any case.
+func answersTo(questions []question, fsys filesys.FileSystem) (answers []answer) {
+	size := 0
+	for i := range questions[:min(len(questions), mostAnswers)] {
+		a := answerTo(&questions[i], fsys)
+		answers = append(answers, a)
+		if size += len(a.Data); size > enoughData || len(a.Names) > 0 {
+			break
+		}
+	}
+	return answers
+}
+
+func answerTo(q *question, fsys filesys.FileSystem) answer {
 	var a answer
 	var err error
 	switch q.Op {
@@ -250,5 +269,5 @@ func answerTo(q *question, fsys filesys.FileSystem) *answer {
 		err = fmt.Errorf("%d is no question", q.Op)
 	}
 	a.Err = faultOf(err)
-	return &a
+	return a
 }

@@ -87,12 +87,12 @@ type worker struct {
 	err error // the pool does not answer
 	// known are the answers of the job. A commit does not change, and kustomize asks a third of
 	// its questions more than once.
-	known map[question]*answer
+	known map[question]answer
 }
 
 func (w *worker) render(j *job) error {
 	var ignored []*plan.Problem
-	w.known = map[question]*answer{}
+	w.known = map[question]answer{}
 	opts := j.options()
 	opts.Ignored = func(p *plan.Problem) { ignored = append(ignored, p) }
 	objects, err := manifest.Render(&remoteTree{w}, j.Dir, opts)
@@ -110,31 +110,55 @@ func (w *worker) render(j *job) error {
 }
 
 // ask asks the pool, once in a job. Callers do not change the answer.
-func (w *worker) ask(op operation, path string) *answer {
+func (w *worker) ask(op operation, path string) answer {
 	q := question{op, path}
-	if a := w.known[q]; a != nil && op != storageErr {
+	if a, ok := w.known[q]; ok && op != storageErr {
 		return a
 	}
-	a := w.askPool(q)
-	w.known[q] = a
-	return a
+	w.askPool([]question{q})
+	if w.err != nil {
+		return answer{Err: faultOf(w.err)}
+	}
+	return w.known[q]
 }
 
-func (w *worker) askPool(q question) *answer {
+// askPool asks the pool, and keeps the answers. There may be fewer of them than questions.
+func (w *worker) askPool(questions []question) {
 	if w.err == nil {
-		w.err = w.out.Encode(fromWorker{Question: &q})
+		w.err = w.out.Encode(fromWorker{Questions: questions})
 	}
 	var m toWorker
 	if w.err == nil {
 		w.err = w.in.Decode(&m)
 	}
-	if w.err == nil && m.Answer == nil {
+	if w.err == nil && (len(m.Answers) == 0 || len(m.Answers) > len(questions)) {
 		w.err = errors.New("the pool does not answer")
 	}
 	if w.err != nil {
-		return &answer{Err: faultOf(w.err)}
+		return
 	}
-	return m.Answer
+	for i, a := range m.Answers {
+		w.known[questions[i]] = a
+	}
+}
+
+// mostAhead is how many paths are asked about ahead at the same time.
+const mostAhead = 100
+
+// Ahead asks all of these paths at once, as manifest.Render wants it. The pool and the worker wait
+// for each other once, and not for each answer.
+func (t *remoteTree) Ahead(paths []string) {
+	var questions []question
+	for _, p := range paths[:min(len(paths), mostAhead)] {
+		for _, op := range []operation{exists, isDir, readFile} {
+			if _, ok := t.known[question{op, p}]; !ok {
+				questions = append(questions, question{op, p})
+			}
+		}
+	}
+	if len(questions) > 0 {
+		t.askPool(questions)
+	}
 }
 
 // remoteTree is the tree of a commit that the pool reads.

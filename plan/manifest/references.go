@@ -121,6 +121,7 @@ func (r *references) kustomization(dir, by string) {
 		return
 	}
 	r.visited[string(real)] = true
+	ahead(r.fsys, kustomizationNames(string(real)))
 	for _, f := range kustomizationFiles(r.fsys, string(real)) {
 		content, err := r.fsys.ReadFile(f)
 		if err != nil {
@@ -131,8 +132,27 @@ func (r *references) kustomization(dir, by string) {
 			r.invalid = append(r.invalid, undecoded(relative(f), dir, content, err))
 			continue
 		}
+		ahead(r.fsys, filesNamed(string(real), &k))
 		r.fields(f, &k)
 	}
+}
+
+// filesNamed are the files of the repository that a kustomization reads in most cases.
+func filesNamed(dir string, k *types.Kustomization) []string {
+	names := slices.Concat(k.Resources, k.Components)
+	for _, p := range k.Patches {
+		names = append(names, p.Path)
+	}
+	for _, g := range k.ConfigMapGenerator {
+		names = append(names, g.FileSources...)
+	}
+	var files []string
+	for _, name := range names {
+		if name = filePart(name); name != "" && isPath(name) && !isRemote(name) && !path.IsAbs(name) {
+			files = append(files, path.Join(dir, name))
+		}
+	}
+	return files
 }
 
 // fields goes through every field of a kustomization that names a path.

@@ -95,6 +95,7 @@ func (r *renderer) folder(dir string) {
 		return // two links to one folder, or a link to a parent
 	}
 	r.seen[string(real)] = true
+	ahead(r.fsys, kustomizationNames(string(real)))
 	if isKustomization(r.fsys, string(real)) {
 		objects, err := renderKustomization(r.fsys, string(real), r.bases)
 		if e, ok := errors.AsType[*MissingBasesError](err); ok {
@@ -115,6 +116,7 @@ func (r *renderer) plain(dir string) {
 		return
 	}
 	slices.Sort(names)
+	ahead(r.fsys, manifestsOf(dir, names))
 	for _, name := range names {
 		at := path.Join(dir, name)
 		switch {
@@ -189,10 +191,29 @@ func isKustomization(fsys filesys.FileSystem, dir string) bool {
 }
 
 func kustomizationFiles(fsys filesys.FileSystem, dir string) []string {
-	var files []string
+	return slices.DeleteFunc(kustomizationNames(dir), func(f string) bool { return !fsys.Exists(f) || fsys.IsDir(f) })
+}
+
+// kustomizationNames are the files of a folder that may be its kustomization.
+func kustomizationNames(dir string) (files []string) {
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
-		if f := path.Join(dir, name); fsys.Exists(f) && !fsys.IsDir(f) {
-			files = append(files, f)
+		files = append(files, path.Join(dir, name))
+	}
+	return files
+}
+
+// ahead says which paths are most likely read next. A file system for which each question takes a
+// while has a method Ahead, and asks for all of them together.
+func ahead(fsys filesys.FileSystem, paths []string) {
+	if f, ok := fsys.(interface{ Ahead([]string) }); ok && len(paths) > 0 {
+		f.Ahead(paths)
+	}
+}
+
+func manifestsOf(dir string, names []string) (files []string) {
+	for _, name := range names {
+		if isManifest(name) && !strings.HasPrefix(name, ".") {
+			files = append(files, path.Join(dir, name))
 		}
 	}
 	return files

@@ -40,6 +40,9 @@ func (r *reads) ReadFile(name string) ([]byte, error) {
 	return r.FileSystem.ReadFile(name)
 }
 
+// Ahead is of no file that was read: it may be that none of them is.
+func (r *reads) Ahead(paths []string) { ahead(r.FileSystem, paths) }
+
 // mayHoldSecret reports whether a file that was read may have a value of a Secret. It reads them
 // again: most renderings have no error, and pay nothing for this.
 func (r *reads) mayHoldSecret() bool {
