@@ -4,8 +4,8 @@
 // It never holds a release up: [Notifier.Tell] returns at once, and each receiver has a
 // queue and a goroutine of its own. A delivery that fails is tried again a few times and
 // then logged. A Notifier that stops delivers for a few seconds what waits, and logs the
-// rest. A transition is sent at most once: a crash before it is sent loses it. The
-// status and the events of the BatchRelease have it anyway.
+// rest. A delivery whose answer is lost is made again, and so is one that the stop interrupts.
+// A crash loses what was not sent. The status and the events of the BatchRelease have it anyway.
 package notify
 
 import (
@@ -155,16 +155,19 @@ func (n *Notifier) Tell(t Transition) {
 
 // put adds a transition to a queue, with the lock held.
 func (n *Notifier) put(name string, q *queue, t Transition) {
-	because := "the controller stops"
-	if !q.ended {
-		select {
-		case q.waiting <- t:
-			return
-		default:
-			because = "too many are waiting"
-		}
+	if q.ended {
+		n.logDropped(name, t, "the controller stops")
+		return
 	}
-	n.log.Info("Notification dropped", "receiver", name, "about", t.name(), "reason", t.Reason, "because", because)
+	select {
+	case q.waiting <- t:
+	default:
+		n.logDropped(name, t, "too many are waiting")
+	}
+}
+
+func (n *Notifier) logDropped(receiver string, t Transition, because string) {
+	n.log.Info("Notification dropped", "receiver", receiver, "about", t.name(), "reason", t.Reason, "because", because)
 }
 
 // read reads the file if it has changed.
@@ -231,7 +234,7 @@ func (n *Notifier) logFailure(q *queue, t Transition, err error) {
 }
 
 // end delivers what waits in a queue that is stopped, and what was just tried. If the file has
-// another receiver of the same name, that one gets it.
+// changed, its receiver of that name gets what it wants of it, and the rest is dropped.
 func (n *Notifier) end(q *queue, limit *rate.Limiter, tried ...Transition) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), atEnd)
 	defer cancel()
@@ -254,13 +257,18 @@ func (n *Notifier) end(q *queue, limit *rate.Limiter, tried ...Transition) {
 
 // finally is the last delivery of a transition from a queue that is stopped.
 func (n *Notifier) finally(ctx context.Context, q *queue, t Transition, limit *rate.Limiter) {
+	name := q.receiver.Name
 	n.mu.Lock()
-	next := n.queues[q.receiver.Name]
-	if next != nil && next != q {
-		n.put(q.receiver.Name, next, t)
+	next := n.queues[name]
+	switch {
+	case next == q:
+	case next != nil && next.receiver.wants(t):
+		n.put(name, next, t)
+	default:
+		n.logDropped(name, t, "the receiver is not for it any more")
 	}
 	n.mu.Unlock()
-	if next == nil || next == q {
+	if next == q {
 		n.logFailure(q, t, n.deliver(ctx, q.receiver, t, limit))
 	}
 }
