@@ -144,11 +144,13 @@ func filesNamed(dir string, k *types.Kustomization) []string {
 		names = append(names, p.Path)
 	}
 	for _, g := range k.ConfigMapGenerator {
-		names = append(names, g.FileSources...)
+		for _, f := range g.FileSources {
+			names = append(names, filePart(f))
+		}
 	}
 	var files []string
 	for _, name := range names {
-		if name = filePart(name); name != "" && isPath(name) && !isRemote(name) && !path.IsAbs(name) {
+		if name != "" && isPath(name) && !isRemote(name) && !path.IsAbs(name) {
 			files = append(files, path.Join(dir, name))
 		}
 	}
