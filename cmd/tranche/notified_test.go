@@ -211,6 +211,31 @@ func TestNotified_WrittenBack(t *testing.T) {
 	}
 }
 
+// A release has gone back by itself, and a person reverts it afterwards. The forge gets the success
+// of the revert.
+func TestNotified_RevertedLater(t *testing.T) {
+	t.Parallel()
+	s := envOf(t, "web")
+	h, server := newHeard(t)
+	file := filepath.Join(t.TempDir(), "notifications.yaml")
+	s.must(os.WriteFile(file, fmt.Appendf(nil, "receivers:\n- {name: forge, type: github, url: %q, token: t, repository: shop/web, "+
+		"namespaces: [%s]}\n", server.URL, s.ns), 0o600))
+	s.replace("release.yaml", "  strategy:\n", "  strategy:\n    progressDeadlineSeconds: 5\n    onFailure: Rollback\n")
+	s.push("go back when it fails")
+	s.process(s.ownOnly(), "--notification-config", file)
+	s.follow("source", ".", s.own)
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.replace("deployment.yaml", "web:v1", "web:broken")
+	failed := s.push("web: a broken one")
+	s.waitFor("web", "RolledBack", 2, map[string]int32{"v1": 10})
+	s.status(h, failed, s.ns+"/web", "failure")
+	s.replace("deployment.yaml", "web:broken", "web:v1")
+	revert := s.push("Revert a broken one")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.status(h, revert, s.ns+"/web", "success")
+	s.status(h, failed, s.ns+"/web", "failure")
+}
+
 // status waits until a commit has a status of that name.
 func (s *env) status(h *heard, commit, name, want string) {
 	s.Helper()
