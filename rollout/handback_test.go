@@ -104,8 +104,11 @@ func TestHandBackRefused_NextRelease(t *testing.T) {
 	s.must(err)
 	passes := "!has(oldObject.spec.paused) || !oldObject.spec.paused || has(object.spec.paused) && object.spec.paused"
 	thaw := refuse(s, "freeze", "deployments", passes, "no resume in the freeze", func() error {
-		resumed := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":false}}`))
-		return own.Patch(s.Context(), s.deployment("web"), resumed, client.DryRunAll)
+		// A whole hand-back, which the installed policies let pass. A part of one would be refused by both, and the
+		// API server names the first that it asks.
+		resumed := client.RawPatch(types.MergePatchType, fmt.Appendf(nil,
+			`{"metadata":{"labels":{%q:null}},"spec":{"paused":false,"strategy":{"type":"RollingUpdate"}}}`, v1alpha1.LabelHeld))
+		return own.Patch(s.Context(), s.deployment("web"), resumed, client.DryRunAll, client.FieldOwner(v1alpha1.ManagerRollout))
 	})
 	s.approve(0)
 	s.waitFor(v1alpha1.ReasonWriteRefused, 1, map[string]int32{"v2": 4})
