@@ -294,6 +294,37 @@ func TestDependsOnTheSameBranch(t *testing.T) {
 	}
 }
 
+// An approval waits for no other source, also the first one, which brings the folder of approvals
+// into that of the manifests.
+func TestDependsOn_Approvals(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, andRollout)
+	s.push(map[string]string{
+		"deploy/web.yaml": web("v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%"), "base/b.yaml": configMap("b", "one"),
+	})
+	s.another("base", "base")
+	s.source(after("base"))
+	s.isAt("web", "ReleaseCompleted", 2)
+	second := s.push(map[string]string{"deploy/web.yaml": web("v2")})
+	s.isAt("web", "WaitingForApproval", 0)
+	revision := s.release("web").Status.UpdateRevision
+	s.suspend("base")
+	for _, step := range []string{"0", "1"} {
+		last := s.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", revision, second, step)})
+		s.applied(last)
+	}
+	s.isAt("web", "ReleaseCompleted", 2)
+	// The two are gone again. A change beside them waits.
+	s.repo.Git("rm", "-rq", "deploy/approvals")
+	s.applied(s.push(map[string]string{"README.md": "no approvals"}))
+	s.push(map[string]string{
+		"deploy/approvals/web.yaml": approvalOf("web", revision, second, "2"), "deploy/a.yaml": configMap("a", "one"),
+	})
+	if m := s.ready("shop", metav1.ConditionFalse, "DependencyNotReady"); !strings.Contains(m, "base has not applied it yet") {
+		t.Error(m)
+	}
+}
+
 // A change of spec.path waits for others, too, though no commit is new.
 func TestDependsOnWithAnotherPath(t *testing.T) {
 	t.Parallel()

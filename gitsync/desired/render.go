@@ -129,6 +129,7 @@ func (r *Reader) Read(last *State) (*State, bool, error) {
 // Render renders a tree. A set beside an error is not one to apply, see [plan.Collect].
 func (r *Reader) Render(t *gittree.Tree) (*plan.Set, error) {
 	var ignored plan.Problems
+	t.PassedBy = r.Source.Spec.ApprovalsPath()
 	objects, err := r.objects(t, manifest.RenderOptions{
 		Skip:    r.Source.Spec.ApprovalsPath(),
 		Ignored: func(p *plan.Problem) { ignored = append(ignored, p) },

@@ -24,8 +24,10 @@ type Read struct {
 	Linked bool
 	// Blob is the hash of the content, where it was read.
 	Blob plumbing.Hash
-	// Listing is a hash of the names and kinds in a folder, where they were read.
-	Listing plumbing.Hash
+	// Listing is a hash of the names and kinds in a folder, where they were read. PassedBy is
+	// the name that does not count in it; empty: all count.
+	Listing  plumbing.Hash
+	PassedBy string
 }
 
 // Unchanged reports whether the same reads of another tree give the same
@@ -89,17 +91,19 @@ func (t *Tree) reread(p string, was Read) (Read, error) {
 		if err != nil {
 			return Read{}, err
 		}
-		is.Listing = listingHash(entries)
+		is.Listing, is.PassedBy = listingHash(entries, was.PassedBy), was.PassedBy
 	}
 	return is, nil
 }
 
 // listingHash is a hash of names and kinds, not of contents: a file that was not read
-// may change.
-func listingHash(entries []object.TreeEntry) plumbing.Hash {
+// may change. One name does not count.
+func listingHash(entries []object.TreeEntry, passedBy string) plumbing.Hash {
 	var b bytes.Buffer
 	for _, e := range entries {
-		fmt.Fprintf(&b, "%o %s\x00", e.Mode, e.Name)
+		if e.Name != passedBy {
+			fmt.Fprintf(&b, "%o %s\x00", e.Mode, e.Name)
+		}
 	}
 	return plumbing.ComputeHash(plumbing.TreeObject, b.Bytes())
 }

@@ -50,6 +50,10 @@ var (
 //
 // Not safe for use by several goroutines.
 type Tree struct {
+	// PassedBy is a path that the reader passes by in the listing of its folder. So it does not
+	// count in the answer whether it is there. Empty: none.
+	PassedBy string
+
 	objects
 	readOnly
 	root   plumbing.Hash
@@ -442,7 +446,10 @@ func (t *Tree) ReadDir(p string) ([]string, error) {
 	}
 	at := path.Clean("/" + p)
 	a := t.reads[at]
-	a.Listing = listingHash(entries)
+	if passed := path.Clean("/" + t.PassedBy); path.Dir(passed) == at {
+		a.PassedBy = path.Base(passed)
+	}
+	a.Listing = listingHash(entries, a.PassedBy)
 	t.reads[at] = a
 	names := make([]string, len(entries))
 	for i, e := range entries {
