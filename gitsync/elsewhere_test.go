@@ -13,7 +13,7 @@ import (
 
 // An edit of the spec, after which a source looks elsewhere, deletes nothing by itself. In the
 // middle of a release a Deployment and its plan stay as they are. So they do if a commit gives
-// both another namespace.
+// both another namespace, or the Deployment another name.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newRelease(t)
@@ -65,6 +65,7 @@ func TestElsewhere(t *testing.T) {
 		s.applied(s.push(manifests("v2")))
 		isHeldAs(s, uid)
 	})
+	t.Run("another name in a commit", func(t *testing.T) { anotherName(s.in(t), uid) })
 	t.Run("a branch that follows, and has deleted it", func(t *testing.T) {
 		s := s.in(t)
 		s.repo.Git("checkout", "-q", "-b", "next")
@@ -74,6 +75,29 @@ func TestElsewhere(t *testing.T) {
 		s.isGone("web", &appsv1.Deployment{})
 		s.isGone("web", &v1alpha1.BatchRelease{})
 	})
+}
+
+// anotherName gives the Deployment another name, with and without its plan, and brings one beside it.
+func anotherName(s *env, uid types.UID) {
+	s.Helper()
+	for _, named := range []string{"web", "next"} {
+		plan := strings.NewReplacer("Ref: {name: web}", "Ref: {name: next}", "metadata: {name: web}", "metadata: {name: "+named+"}")
+		renamed := s.push(map[string]string{
+			"deploy/web.yaml":  web("v2", "metadata:\n  name: web\n", "metadata:\n  name: next\n"),
+			"deploy/plan.yaml": plan.Replace(webPlan),
+		})
+		s.refused(renamed, "PruneRefused")
+		s.unresolved("PruneRefused", "the commit has Deployment "+s.ns+"/next in place of Deployment "+s.ns+"/web: without gates, all pods")
+		s.absent("next", &appsv1.Deployment{})
+		isHeldAs(s, uid)
+		s.applied(s.push(manifests("v2")))
+		isHeldAs(s, uid)
+	}
+	s.applied(s.push(map[string]string{"deploy/next.yaml": strings.ReplaceAll(web("v1"), "web", "next")}))
+	isHeldAs(s, uid)
+	s.applied(s.push(map[string]string{"deploy/next.yaml": ""}))
+	s.isGone("next", &appsv1.Deployment{})
+	isHeldAs(s, uid)
 }
 
 // isHeldAs fails if the Deployment is not the one that it was, at its gate.

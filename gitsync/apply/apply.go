@@ -161,7 +161,8 @@ func (t *Target) hintAtPlan(ps plan.Problems) {
 	switch {
 	case t.Release != nil:
 		hintAtImmutable(ps,
-			"a Deployment with a plan is not deleted: put the old value back, give the new one another name, or take its plan away before")
+			"a Deployment with a plan is not deleted: put the old value back, bring the new one under another name beside it, "+
+				"or take its plan away before")
 	case t.GroupKind() == inventory.ReleaseKind:
 		hintAtImmutable(ps,
 			"a plan is not deleted while the branch has one for its Deployment: put the old value back, or give the new plan another name")

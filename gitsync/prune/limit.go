@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,15 +42,15 @@ type Change struct {
 // the API server refused a part.
 //
 // A deletion by an edit of the spec is refused in any number: no commit has deleted the object. So is
-// another namespace for a Deployment with a plan, since all its pods would go and come at once. So is
-// the deletion of a GitSource that would take more with it than its own manifest says.
+// another namespace or name for a Deployment with a plan, since all its pods would go and come at once.
+// So is the deletion of a GitSource that would take more with it than its own manifest says.
 func CheckLimit(ctx context.Context, as client.Reader, c Change) error {
 	before, gone := c.gone()
 	all, gs := len(before), c.Source
 	if c.isConfirmed() {
 		return nil
 	}
-	because := cmp.Or(c.Elsewhere, c.moves(gone), c.takes(ctx, as, gone))
+	because := cmp.Or(c.Elsewhere, c.moves(gone), c.renames(ctx, as, gone), c.takes(ctx, as, gone))
 	if because == "" && (!gs.Spec.Prune || !exceeds(len(gone), all)) {
 		return nil
 	}
@@ -117,6 +118,58 @@ func (c *Change) moves(gone []inventory.Entry) string {
 		}
 	}
 	return ""
+}
+
+// renames says which Deployment with a plan another one replaces in its namespace; empty: none. The other
+// one may be the same under another name. With signers it has been approved that this one goes.
+func (c *Change) renames(ctx context.Context, as client.Reader, gone []inventory.Entry) string {
+	if a := c.Source.Spec.Approvals; a != nil && a.Signers != nil {
+		return ""
+	}
+	for _, e := range gone {
+		to := c.comesWith(e)
+		if to == "" || len(c.deleted(ctx, as, []inventory.Entry{e})) == 0 || !c.hasPlan(ctx, as, e) {
+			continue
+		}
+		return fmt.Sprintf("the commit has %s in place of %s: without gates, all pods of the one come while all of the other go "+
+			"(push it beside the other one, which a later push takes away)", to, e)
+	}
+	return ""
+}
+
+// comesWith names a Deployment that is new in the namespace of one that goes; empty: none is.
+func (c *Change) comesWith(gone inventory.Entry) string {
+	if gone.GVK.GroupKind() != inventory.DeploymentKind {
+		return ""
+	}
+	var names []string
+	for id, e := range c.Wanted {
+		if _, known := c.Before[id]; !known && e.GVK.GroupKind() == inventory.DeploymentKind && e.Namespace == gone.Namespace {
+			names = append(names, e.String())
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names[:min(1, len(names))], "")
+}
+
+// hasPlan reports whether a plan that was applied is for a Deployment. One that cannot be read may be.
+func (c *Change) hasPlan(ctx context.Context, as client.Reader, deployment inventory.Entry) bool {
+	for _, e := range c.Before {
+		if !inventory.IsRelease(e) || e.Namespace != deployment.Namespace {
+			continue
+		}
+		live, err := inventory.Get(ctx, as, e)
+		if err != nil {
+			return true
+		}
+		if live == nil {
+			continue
+		}
+		if of, _, _ := unstructured.NestedString(live.Object, "spec", "workloadRef", "name"); of == deployment.Name {
+			return true
+		}
+	}
+	return false
 }
 
 // takes says which GitSource would be deleted that takes other objects with it; empty: none. It is
