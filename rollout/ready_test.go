@@ -26,7 +26,8 @@ func (s *env) conditions(ready, stalled metav1.ConditionStatus) {
 }
 
 // A completed release whose pods fail afterwards is not Ready, is stuck after its
-// deadline, and Ready again once the pods are back. One pod of four may be missing.
+// deadline, and Ready again once the pods are back. One pod of four may be missing. If its bounds
+// let all be missing, one has to be there all the same.
 func TestReady_PodsUnavailable(t *testing.T) {
 	t.Parallel()
 	s, _ := newEnvWithController(t)
@@ -44,6 +45,10 @@ func TestReady_PodsUnavailable(t *testing.T) {
 	s.conditions(metav1.ConditionTrue, metav1.ConditionFalse)
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 4})
 	s.untouched()
+	bound(s, 0, 4)
+	s.setReady("v1", false)
+	s.waitFor(v1alpha1.ReasonPodsUnavailable, 1, map[string]int32{"v1": 4})
+	s.conditions(metav1.ConditionFalse, metav1.ConditionTrue)
 }
 
 // A Deployment is gone and does not come back. No pods are counted, an event says so, and

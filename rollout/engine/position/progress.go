@@ -30,10 +30,10 @@ func (c *Course) Progress() string {
 	return s + c.Deletions()
 }
 
-// Missing is the Progress of a completed release, if fewer of its pods are available than the
-// Deployment's own bounds let be missing. It is empty otherwise.
+// Missing is the Progress of a completed release, if none of its pods is available, or fewer than
+// the Deployment's own bounds demand. It is empty otherwise.
 func Missing(c *Course) string {
-	none := c.Goal.ReplicaSet == nil && c.Replicas > 0
+	none := c.Replicas > 0 && (c.Goal.ReplicaSet == nil || c.GoalPods().Available == 0)
 	if !none && c.GoalPods().Available >= c.Replicas-c.Unavailable {
 		return ""
 	}
