@@ -84,6 +84,9 @@ func (d document) decode() (any, error) {
 	if !d.hasContent() {
 		return nil, nil
 	}
+	if err := d.checkAlone(); err != nil {
+		return nil, err
+	}
 	data, err := yaml.YAMLToJSONStrict(d.text)
 	if err != nil {
 		return nil, d.syntaxError(err)
@@ -96,14 +99,17 @@ func (d document) decode() (any, error) {
 }
 
 // hasContent is false where there are only comments, markers and directives.
-func (d document) hasContent() bool {
-	for l := range bytes.Lines(d.text) {
-		l = bytes.TrimSpace(l)
+func (d document) hasContent() bool { return len(d.firstLine()) > 0 }
+
+// firstLine is the first line that is no comment, marker or directive; nil without one.
+func (d document) firstLine() []byte {
+	for line := range bytes.Lines(d.text) {
+		l := bytes.TrimSpace(line)
 		if len(l) > 0 && l[0] != '#' && l[0] != '%' && !bytes.Equal(l, []byte("---")) {
-			return true
+			return line
 		}
 	}
-	return false
+	return nil
 }
 
 var (

@@ -20,7 +20,7 @@ import (
 // a URL, by HTTP or by running git, and has no option against that.
 type references struct {
 	fsys    filesys.FileSystem
-	visited map[string]bool
+	visited map[string]bool // folders with a kustomization, and files of objects
 	// fetched are the remote bases that are there; nil: none may be named.
 	fetched bases
 	// missing are remote bases that are named and not there.
@@ -131,6 +131,9 @@ func (r *references) kustomization(dir, by string) {
 		if err := k.Unmarshal(content); err != nil {
 			r.invalid = append(r.invalid, undecoded(relative(f), dir, content, err))
 			continue
+		}
+		if err := checkKustomization(content); err != nil {
+			r.refused = append(r.refused, &plan.Problem{Reason: plan.ReasonRenderFailed, Where: relative(f), Err: err})
 		}
 		ahead(r.fsys, filesNamed(string(real), &k))
 		r.fields(f, &k)
@@ -244,10 +247,26 @@ func (r *references) files(file, field string, paths []string) {
 func (r *references) manifests(file, field string, paths []string) {
 	for i, p := range paths {
 		ref, at := r.add(file, fmt.Sprintf("%s[%d]", field, i), p, true), len(r.list)-1
-		if ref.at != "" && r.fsys.IsDir(ref.at) {
+		switch {
+		case ref.at == "":
+		case r.fsys.IsDir(ref.at):
 			r.list[at].folder = true
 			r.kustomization(ref.at, path.Dir(file))
+		case !r.visited[ref.at]:
+			r.visited[ref.at] = true
+			r.documents(ref.at)
 		}
+	}
+}
+
+// documents refuses a file of which kustomize would leave a document out.
+func (r *references) documents(file string) {
+	content, err := r.fsys.ReadFile(file)
+	if err != nil {
+		return // kustomize meets the same error
+	}
+	if err := checkFile(content); err != nil {
+		r.refused = append(r.refused, &plan.Problem{Reason: plan.ReasonInvalidManifest, Where: relative(file), Err: err})
 	}
 }
 

@@ -128,7 +128,15 @@ var secretRows = []secretRow{
 		[]string{"InvalidManifest apps/db.yaml: the document in line 1: a key is no text; put it in quotes, and a value that begins with {"}},
 	{"a manifest in UTF-16", withHunter + "patches: [{target: {name: db}, patch: '[{\"op\": \"remove\", \"path\": \"/x/hunter7\"}]'}]\n",
 		map[string]string{"db.yaml": utf16Of("apiVersion: v1\nkind: Secret\nmetadata: {name: db}\n")},
-		[]string{"RenderFailed apps/kustomization.yaml: an operation of a JSON patch does not apply, or its path is not there" + leftOut}},
+		[]string{"InvalidManifest apps/db.yaml: is UTF-16 or UTF-32, and only the first document of such a file would be read; " +
+			"save it as UTF-8"}},
+	{"a patch in UTF-16", "resources: [cm.yaml]\npatches: [{path: db.yaml}]\n",
+		map[string]string{
+			"cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\n",
+			"db.yaml": utf16Of("apiVersion: v1\nkind: Secret\nmetadata: {name: db}\nstringData: {a: hunter7}\n"),
+		},
+		[]string{"RenderFailed apps/kustomization.yaml: patches[0]: a patch is of an object that is not there: Secret.v1.[noGrp]/db.[noNs]" +
+			leftOut}},
 	{"a manifest with text for its metadata", withHunter, map[string]string{"db.yaml": "apiVersion: v1\nkind: Secret\nmetadata: hunter7\n"},
 		[]string{"InvalidManifest apps/db.yaml: Secret: metadata: must be an object"}},
 	{"a manifest with a time that is none", withHunter, map[string]string{"db.yaml": "apiVersion: v1\nkind: Secret\n" +
