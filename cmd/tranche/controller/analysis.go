@@ -20,7 +20,7 @@ func (o *analysisOptions) flags(f *pflag.FlagSet) {
 		"file with the providers of metrics that plans may name; read again when it changes")
 	f.StringSliceVar(&o.networks, "analysis-networks", nil,
 		"networks of the servers that plans name by address, such as 10.0.0.0/8; none for no address. "+
-			"Default: all but this machine, the link and metadata services")
+			"This machine, the link and metadata services are always refused. Default: all others")
 }
 
 // read reads the file, and fails if it is not valid.
