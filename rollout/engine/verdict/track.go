@@ -295,12 +295,12 @@ func (t *Track) conclude() {
 		switch {
 		case slices.Contains(t.Overridden, st.Name) || st.Verdict == v1alpha1.VerdictPass:
 		case st.Verdict == v1alpha1.VerdictFail:
-			failing = append(failing, st.Message)
+			failing = append(failing, said(st))
 		case t.expired(st) && t.Plan.OnUnknown == v1alpha1.UnknownPass:
 		case t.expired(st):
-			expired = append(expired, st.Message)
+			expired = append(expired, said(st))
 		default:
-			open = append(open, st.Message)
+			open = append(open, said(st))
 		}
 	}
 	open = append(open, t.unmeasured()...)
@@ -347,9 +347,17 @@ func (t *Track) unmeasured() (list []string) {
 func (t *Track) messages() []string {
 	var all []string
 	for i := range t.Status.Metrics {
-		all = append(all, t.Status.Metrics[i].Message)
+		all = append(all, said(&t.Status.Metrics[i]))
 	}
 	return all
+}
+
+// said is the message of a metric. One in the background may be a metric of the step, too.
+func said(st *v1alpha1.MetricStatus) string {
+	if st.Background {
+		return st.Message + " (background)"
+	}
+	return st.Message
 }
 
 // join names the first three, and how many more there are.
