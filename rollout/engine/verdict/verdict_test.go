@@ -340,6 +340,9 @@ func TestBackground(t *testing.T) {
 	if got := l.metric(); got.Verdict != v1alpha1.VerdictFail {
 		t.Fatalf("20 of the last 400 failed, and it is %s: %s", got.Verdict, got.Message)
 	}
+	if !strings.HasSuffix(l.Status.Message, " (background)") {
+		t.Errorf("the message does not tell it from a metric of the step: %s", l.Status.Message)
+	}
 	if l.Next(l.metric(), l.release) != nil {
 		t.Fatal("it goes on measuring after it has failed")
 	}
