@@ -87,7 +87,7 @@ func anotherName(s *env, uid types.UID) {
 			"deploy/plan.yaml": plan.Replace(webPlan),
 		})
 		s.refused(renamed, "PruneRefused")
-		s.unresolved("PruneRefused", "the commit has Deployment "+s.ns+"/next in place of Deployment "+s.ns+"/web: without gates, all pods")
+		s.unresolved("PruneRefused", "the commit has Deployment "+s.ns+"/next in place of Deployment "+s.ns+"/web: all pods of the new one")
 		s.absent("next", &appsv1.Deployment{})
 		isHeldAs(s, uid)
 		s.applied(s.push(manifests("v2")))

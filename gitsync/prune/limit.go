@@ -131,8 +131,8 @@ func (c *Change) renames(ctx context.Context, as client.Reader, gone []inventory
 		if to == "" || len(c.deleted(ctx, as, []inventory.Entry{e})) == 0 || !c.hasPlan(ctx, as, e) {
 			continue
 		}
-		return fmt.Sprintf("the commit has %s in place of %s: without gates, all pods of the one come while all of the other go "+
-			"(push it beside the other one, which a later push takes away)", to, e)
+		return fmt.Sprintf("the commit has %s in place of %s: all pods of the new one come without gates, while all of the old one go "+
+			"(push the new one first, and remove the old one by a later push)", to, e)
 	}
 	return ""
 }
