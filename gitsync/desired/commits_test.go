@@ -186,8 +186,9 @@ func TestDesiredIsKept(t *testing.T) {
 		want  bool
 	}{
 		{map[string]string{"README.md": "x"}, false},
-		{map[string]string{"deploy/approvals/web.yaml": "x: 1"}, true}, // a new name in the folder that is listed
-		{map[string]string{"deploy/approvals/web.yaml": "x: 2"}, false},
+		{map[string]string{"deploy/approvals/web.yaml": "x: 1"}, false},
+		{map[string]string{"deploy/README.md": "x"}, true}, // a new name in the folder that is listed
+		{map[string]string{"deploy/approvals/web.yaml": "x: 2", "deploy/README.md": "y"}, false},
 		{gittest.Web("v2"), true},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
