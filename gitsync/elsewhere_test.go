@@ -65,6 +65,7 @@ func TestElsewhere(t *testing.T) {
 		s.applied(s.push(manifests("v2")))
 		isHeldAs(s, uid)
 	})
+	t.Run("another folder for approvals", func(t *testing.T) { anotherFolder(s.in(t), uid, back) })
 	t.Run("another name in a commit", func(t *testing.T) { anotherName(s.in(t), uid) })
 	t.Run("a branch that follows, and has deleted it", func(t *testing.T) {
 		s := s.in(t)
@@ -97,6 +98,23 @@ func anotherName(s *env, uid types.UID) {
 	isHeldAs(s, uid)
 	s.applied(s.push(map[string]string{"deploy/next.yaml": ""}))
 	s.isGone("next", &appsv1.Deployment{})
+	isHeldAs(s, uid)
+}
+
+// anotherFolder makes the folder of the plan that of the approvals, whose files are no manifests.
+func anotherFolder(s *env, uid types.UID, back func()) {
+	s.Helper()
+	s.applied(s.push(map[string]string{"deploy/plan.yaml": "", "deploy/app/plan.yaml": webPlan}))
+	for _, prune := range []bool{true, false} {
+		edited(func(gs *v1alpha1.GitSource) {
+			gs.Spec.Prune, gs.Spec.Approvals = prune, &v1alpha1.ApprovalPolicy{Path: "deploy/app"}
+		})(s)
+		s.unresolved("PruneRefused",
+			"1 of the 2 objects that were applied would be deleted, since spec.approvals.path was deploy/approvals: BatchRelease ")
+		isHeldAs(s, uid)
+		back()
+	}
+	s.applied(s.push(map[string]string{"deploy/plan.yaml": webPlan, "deploy/app/plan.yaml": ""}))
 	isHeldAs(s, uid)
 }
 

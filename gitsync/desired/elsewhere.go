@@ -35,6 +35,9 @@ func Elsewhere(ctx context.Context, s storer.EncodedObjectStorer, commit plumbin
 		}
 	}
 	add("path", was.Path, is.Path)
+	if was.Path == is.Path && was.ApprovalsPath != "" { // another path has another default
+		add("approvals.path", was.ApprovalsPath, is.ApprovalsPath)
+	}
 	add("targetNamespace", was.TargetNamespace, is.TargetNamespace)
 	return strings.Join(said, ", "), nil
 }

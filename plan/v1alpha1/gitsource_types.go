@@ -231,11 +231,17 @@ type SourcePlace struct {
 	// targetNamespace is the namespace of every namespaced object.
 	// +optional
 	TargetNamespace string `json:"targetNamespace,omitempty"`
+	// approvalsPath is the folder of the approval files, which are no manifests. Earlier versions
+	// have not set it.
+	// +optional
+	ApprovalsPath string `json:"approvalsPath,omitempty"`
 }
 
 // Place returns where a source reads.
 func (s *GitSourceSpec) Place() *SourcePlace {
-	return &SourcePlace{URL: s.URL, Ref: s.Ref, Path: s.Path, TargetNamespace: s.TargetNamespace}
+	return &SourcePlace{
+		URL: s.URL, Ref: s.Ref, Path: s.Path, TargetNamespace: s.TargetNamespace, ApprovalsPath: s.ApprovalsPath(),
+	}
 }
 
 // LocalObjectReference names an object in the same namespace.
