@@ -182,6 +182,54 @@ func TestMoveToASuspendedSource(t *testing.T) {
 	}
 }
 
+// A plan that moves to another source without its Deployment is of no use there. The Deployment is
+// not handed back for it, but if a person confirms that.
+func TestMoveOfThePlanAlone(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, andRollout)
+	files := manifests("v1")
+	files["more/c.yaml"], files["deploy/a.yaml"] = configMap("c", "one"), configMap("a", "one")
+	s.applied2(s.push(files))
+	s.another("other", "more")
+	s.ready("other", metav1.ConditionTrue, "Applied")
+	s.isAt("web", "ReleaseCompleted", 1)
+	says := fmt.Sprintf("since Deployment %[1]s/web would stay without a plan; GitSource %[1]s/other, "+
+		"which may have it now and does not render", s.ns)
+	moved := map[string]string{"deploy/plan.yaml": "", "more/plan.yaml": webPlan, "deploy/web.yaml": web("v2")}
+	s.refused(s.push(moved), "PruneRefused")
+	s.unresolved("PruneRefused", says)
+	if image := s.deployment("web").Spec.Template.Spec.Containers[0].Image; image != "registry.example.org/web:v1" {
+		t.Errorf("the Deployment has %s", image)
+	}
+	s.applied(s.push(map[string]string{"deploy/plan.yaml": webPlan, "more/plan.yaml": ""}))
+	s.isAt("web", "WaitingForApproval", 0)
+	uid := s.deployment("web").UID
+	delete(moved, "deploy/web.yaml")
+	s.refused(s.push(moved), "PruneRefused")
+	isHeldAs(s, uid)
+	// A plan under another name takes over, though the other source does not render.
+	s.applied(s.push(map[string]string{"deploy/next.yaml": strings.Replace(webPlan, "metadata: {name: web}", "metadata: {name: next}", 1)}))
+	s.isAt("next", "WaitingForApproval", 0)
+	s.isGone("web", &v1alpha1.BatchRelease{})
+	s.applied(s.push(map[string]string{"deploy/next.yaml": "", "deploy/plan.yaml": webPlan, "more/plan.yaml": ""}))
+	isHeldAs(s, uid)
+	s.push(moved)
+	// Both have moved to a source that does not render, and the Deployment comes back alone.
+	both := s.push(map[string]string{"deploy/web.yaml": "", "more/web.yaml": web("v2"), "more/broken.yaml": "{"})
+	s.applied(both)
+	isHeldAs(s, uid)
+	tip := s.push(map[string]string{"deploy/web.yaml": web("v2"), "more/web.yaml": ""})
+	s.refused(tip, "PruneRefused")
+	s.unresolved("PruneRefused", says)
+	isHeldAs(s, uid)
+	s.confirm(tip)
+	s.applied(tip)
+	s.isGone("web", &v1alpha1.BatchRelease{})
+	if kept := s.gs().Status.Kept; len(kept) > 0 || s.inventoryHas("shop", s.ns+"_web_tranche.dev_BatchRelease") {
+		t.Errorf("the plan is gone, and kept is %+v", kept)
+	}
+}
+
 // sizes are those of all ReplicaSets of the namespace.
 func (s *env) sizes() string {
 	s.Helper()

@@ -108,6 +108,6 @@ func Prepare(ctx context.Context, in Input) (*Changes, error) {
 	}
 	return c, prune.CheckLimit(ctx, in.Observer.As, prune.Change{
 		Source: in.Source, Before: inventory.Read(in.Source.Status.Inventory), Wanted: c.Heirs.Certain().Union(c.Wanted),
-		Commit: c.Desired.Commit, Elsewhere: elsewhere,
+		Releases: c.Governed.Set.Releases, Unclear: c.Heirs.Unclear(), Commit: c.Desired.Commit, Elsewhere: elsewhere,
 	})
 }

@@ -58,10 +58,13 @@ func Run(ctx context.Context, in Input, gone []inventory.Entry) (Result, error) 
 	}
 	in.Source.Status.Kept = nil
 	kept, autoscalers, err := in.pruneOrphans(ctx, gone)
+	said := h.Unclear()
 	for _, e := range unclear {
+		if inventory.IsRelease(e) && in.isGone(ctx, e) {
+			continue // it was for a Deployment that has stayed, and ended with the hand-back
+		}
 		kept.Add(e)
-		by := h[e.ID()].String() + ", " + h[e.ID()].Cannot
-		in.Source.Status.Kept = append(in.Source.Status.Kept, v1alpha1.KeptObject{ID: e.ID(), UsedBy: by})
+		in.Source.Status.Kept = append(in.Source.Status.Kept, v1alpha1.KeptObject{ID: e.ID(), UsedBy: said[e.ID()]})
 	}
 	return Result{Kept: kept, Unclear: len(unclear) > 0, AutoscalerGone: autoscalers}, err
 }
@@ -103,6 +106,12 @@ func (in *Input) pruneOrphans(ctx context.Context, gone []inventory.Entry) (kept
 	}
 	in.Source.Status.Kept = result.InUse
 	return result.Kept, autoscaler, err
+}
+
+// isGone reports whether an object is surely not in the cluster.
+func (in *Input) isGone(ctx context.Context, e inventory.Entry) bool {
+	live, err := inventory.Get(ctx, in.Own, e)
+	return err == nil && live == nil
 }
 
 // InUse says what is in use, and by whom.

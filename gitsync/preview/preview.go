@@ -259,6 +259,7 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	}
 	return prune.CheckLimit(ctx, v.observer.As, prune.Change{
 		Source: v.gs, Before: before, Wanted: heirs.Certain().Union(v.wanted), Commit: v.Commit, Elsewhere: elsewhere,
+		Releases: set.Releases, Unclear: heirs.Unclear(),
 	})
 }
 

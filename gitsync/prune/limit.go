@@ -29,6 +29,11 @@ type Change struct {
 	// another source.
 	Before, Wanted inventory.Set
 	Commit         string
+	// Releases are the plans of the commit.
+	Releases []plan.Release
+	// Unclear says, by the ids of objects that left the branch, which source may have them and cannot
+	// apply them.
+	Unclear map[string]string
 	// Elsewhere says which fields of the spec were edited, so that the source looks elsewhere
 	// than where Before comes from; empty: none.
 	Elsewhere string
@@ -42,7 +47,8 @@ type Change struct {
 // the API server refused a part.
 //
 // A deletion by an edit of the spec is refused in any number: no commit has deleted the object. So is
-// another namespace or name for a Deployment with a plan, since all its pods would go and come at once.
+// another namespace or name for a Deployment with a plan, since all its pods would go and come at once. So is
+// the move of its plan alone.
 // So is the deletion of a GitSource that would take more with it than its own manifest says.
 func CheckLimit(ctx context.Context, as client.Reader, c Change) error {
 	before, gone := c.gone()
@@ -51,6 +57,9 @@ func CheckLimit(ctx context.Context, as client.Reader, c Change) error {
 		return nil
 	}
 	because := cmp.Or(c.Elsewhere, c.moves(gone), c.renames(ctx, as, gone), c.takes(ctx, as, gone))
+	if because == "" {
+		gone, because = c.strands(ctx, as, gone)
+	}
 	if because == "" && (!gs.Spec.Prune || !exceeds(len(gone), all)) {
 		return nil
 	}
@@ -155,21 +164,50 @@ func (c *Change) comesWith(gone inventory.Entry) string {
 // hasPlan reports whether a plan that was applied is for a Deployment. One that cannot be read may be.
 func (c *Change) hasPlan(ctx context.Context, as client.Reader, deployment inventory.Entry) bool {
 	for _, e := range c.Before {
-		if !inventory.IsRelease(e) || e.Namespace != deployment.Namespace {
-			continue
-		}
-		live, err := inventory.Get(ctx, as, e)
-		if err != nil {
-			return true
-		}
-		if live == nil {
-			continue
-		}
-		if of, _, _ := unstructured.NestedString(live.Object, "spec", "workloadRef", "name"); of == deployment.Name {
+		if inventory.IsRelease(e) && e.Namespace == deployment.Namespace && isFor(ctx, as, e, deployment.Name) {
 			return true
 		}
 	}
 	return false
+}
+
+// isFor reports whether a plan in the cluster is for a Deployment. One that cannot be read may be.
+func isFor(ctx context.Context, as client.Reader, plan inventory.Entry, deployment string) bool {
+	live, err := inventory.Get(ctx, as, plan)
+	if err != nil || live == nil {
+		return err != nil
+	}
+	of, _, _ := unstructured.NestedString(live.Object, "spec", "workloadRef", "name")
+	return of == deployment
+}
+
+// strands says which Deployment stays without its plan, which another source may have; empty: none. A
+// plan is of no use there, and the Deployment would be handed back, past its gates. The plan is
+// added to the objects that are gone.
+func (c *Change) strands(ctx context.Context, as client.Reader, gone []inventory.Entry) (_ []inventory.Entry, because string) {
+	for _, e := range c.Before.Without(c.Wanted) {
+		by, unclear := c.Unclear[e.ID()]
+		if !unclear || !inventory.IsRelease(e) {
+			continue
+		}
+		for _, d := range c.Wanted {
+			if d.GVK.GroupKind() != inventory.DeploymentKind || d.Namespace != e.Namespace || c.isGoverned(d) || !isFor(ctx, as, e, d.Name) {
+				continue
+			}
+			if !slices.Contains(gone, e) { // it may be one of status.kept
+				gone = append(gone, e)
+			}
+			because = fmt.Sprintf("%s would stay without a plan; %s (move both by one commit)", d, by)
+		}
+	}
+	return gone, because
+}
+
+// isGoverned reports whether the commit has a plan for a Deployment.
+func (c *Change) isGoverned(deployment inventory.Entry) bool {
+	return slices.ContainsFunc(c.Releases, func(r plan.Release) bool {
+		return plan.WorkloadOf(&r) == client.ObjectKey{Namespace: deployment.Namespace, Name: deployment.Name}
+	})
 }
 
 // takes says which GitSource would be deleted that takes other objects with it; empty: none. It is

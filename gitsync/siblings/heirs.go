@@ -217,6 +217,17 @@ func (h Heirs) Certain() inventory.Set {
 	return inv
 }
 
+// Unclear says, by the ids of objects that have an heir which cannot apply them, which one that is.
+func (h Heirs) Unclear() map[string]string {
+	said := map[string]string{}
+	for id, heir := range h {
+		if heir.Cannot != "" {
+			said[id] = heir.String() + ", " + heir.Cannot
+		}
+	}
+	return said
+}
+
 // Split takes the objects that have an heir out of those that left the branch. Some go
 // over to the heir; others stay, since the heir cannot apply them.
 func (h Heirs) Split(gone []inventory.Entry) (left, over, unclear []inventory.Entry) {
