@@ -97,8 +97,8 @@ func TestProblemsOfManifests(t *testing.T) {
 			"InvalidManifest apps/b.yaml: ConfigMap: metadata.name: must be set",
 			"InvalidManifest apps/sub/c.yaml: line 1: mapping values are not allowed in this context",
 		}},
-		{"no such folder", map[string]string{"other/a.yaml": ""},
-			[]string{"RenderFailed apps: no such folder in the repository; set spec.path to one that is there"}},
+		{"no such folder", map[string]string{"other/a.yaml": ""}, []string{"RenderFailed apps: no such folder in the repository; set spec.path " +
+			"to one that is there; if all of it has moved to another GitSource, keep one object here until that one has the rest"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, plantest.List(renderAndCollect(t, tc.files))); diff != "" {

@@ -359,7 +359,7 @@ func ownedBy(t *Target, namespace, name string) *plan.Problem {
 	return &plan.Problem{
 		Reason: v1alpha1.ReasonOwnedByOther, Where: t.File + ": " + t.String(),
 		Err: fmt.Errorf("GitSource %s/%s applies it already", namespace, name),
-		Hint: "keep it in one of the two; if it moves, status.kept of the other one has the reason why it does not let go; " +
+		Hint: "keep it in one of the two; if it moves, status.kept or Ready of the other one has the reason why it does not let go; " +
 			"if another object moves the other way, move one of them in an earlier commit", Retry: true,
 	}
 }

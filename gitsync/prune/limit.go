@@ -288,7 +288,8 @@ func RefuseEmpty(gs *v1alpha1.GitSource, set *plan.Set) error {
 	}
 	return &plan.Problem{
 		Reason: v1alpha1.ReasonNothingToApply, Where: gs.Spec.Path,
-		Err:  errors.New("nothing is rendered, and all that was applied would have to go"),
-		Hint: "correct spec.path; to remove everything, delete the GitSource",
+		Err: errors.New("nothing is rendered, and all that was applied would have to go"),
+		Hint: "correct spec.path; to remove everything, delete the GitSource; if all has moved to another GitSource, keep one object " +
+			"here until that one has the rest",
 	}
 }

@@ -87,7 +87,8 @@ func (r *renderer) folder(dir string) {
 	if err != nil || file != "" {
 		r.problems = append(r.problems, &plan.Problem{
 			Reason: plan.ReasonRenderFailed, Where: relative(dir), Err: errors.New("no such folder in the repository"),
-			Hint: "set spec.path to one that is there",
+			Hint: "set spec.path to one that is there; if all of it has moved to another GitSource, keep one object here until that one " +
+				"has the rest",
 		})
 		return
 	}
