@@ -649,3 +649,18 @@ func TestTreesWithoutEnd(t *testing.T) {
 		t.Errorf("a deep one: %v", err)
 	}
 }
+
+// A name that looks like that of a manifest in each listing is one, or is refused.
+func TestRender_HiddenEnding(t *testing.T) {
+	repo := gittest.NewWorktree(t)
+	for name, as := range map[string]string{
+		"release.yaml ": "release.yaml", "release.y\u200baml": "release.yaml", "release.yaml\u00a0": "release.yaml", "a.JSON\u2063": "a.json",
+	} {
+		repo.Write("deploy/"+name, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+		_, err := manifest.Render(openTree(t, repo, repo.Commit("a file")), "deploy", manifest.RenderOptions{})
+		if err == nil || !strings.HasSuffix(err.Error(), "or has a space or a hidden character; rename it to "+as) {
+			t.Errorf("%q: %v", name, err)
+		}
+		repo.Remove("deploy/" + name)
+	}
+}

@@ -13,10 +13,11 @@ import (
 // A plan in release.YAML is not passed by without a word: its Deployment would have no gates.
 func TestRender_EndingInOtherLetters(t *testing.T) {
 	const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	const because = ": is not read, since its ending is not in lower case, or has a space or a hidden character; rename it to "
 	for name, want := range map[string][]string{
-		"release.YAML":   {"RenderFailed web/release.YAML: is not read, since its ending is not in lower case; rename it to release.yaml"},
-		"sub/Web.Yml":    {"RenderFailed web/sub/Web.Yml: is not read, since its ending is not in lower case; rename it to Web.yml"},
-		"a.JSON":         {"RenderFailed web/a.JSON: is not read, since its ending is not in lower case; rename it to a.json"},
+		"release.YAML":   {"RenderFailed web/release.YAML" + because + "release.yaml"},
+		"sub/Web.Yml":    {"RenderFailed web/sub/Web.Yml" + because + "Web.yml"},
+		"a.JSON":         {"RenderFailed web/a.JSON" + because + "a.json"},
 		"README.YAML.md": nil,
 		".hidden.YAML":   nil,
 		"YAML":           nil,
@@ -32,7 +33,7 @@ func TestRender_EndingInOtherLetters(t *testing.T) {
 	_, ps := manifest.ReadApprovals(plantest.Tree(t, map[string]string{
 		"approvals/web.YAML": plantest.Approval("web", "x", commit, "0"), "approvals/notes.TXT": "",
 	}), "approvals", "shop")
-	want := []string{"ApprovalIgnored approvals/web.YAML: is not read, since its ending is not in lower case; rename it to web.yaml"}
+	want := []string{"ApprovalIgnored approvals/web.YAML" + because + "web.yaml"}
 	if diff := cmp.Diff(want, listed(ps)); diff != "" {
 		t.Errorf("approvals (-want +got):\n%s", diff)
 	}

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -177,14 +178,15 @@ func isManifest(name string) bool {
 
 // errOtherLetters is of a file that kubectl would pass by as well. Without a word, a plan in
 // release.YAML would leave its Deployment without gates.
-var errOtherLetters = errors.New("is not read, since its ending is not in lower case")
+var errOtherLetters = errors.New("is not read, since its ending is not in lower case, or has a space or a hidden character")
 
 func inOtherLetters(file string) bool { return !isManifest(file) && isManifest(inLowerCase(file)) }
 
-// inLowerCase is the name of a file with its ending in lower case.
+// inLowerCase is the name of a file with its ending in lower case, without what is not seen in it.
 func inLowerCase(file string) string {
 	name, ending := path.Base(file), path.Ext(file)
-	return strings.TrimSuffix(name, ending) + strings.ToLower(ending)
+	hidden := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }
+	return strings.TrimSuffix(name, ending) + strings.ToLower(strings.Join(strings.FieldsFunc(ending, hidden), ""))
 }
 
 func isKustomization(fsys filesys.FileSystem, dir string) bool {
