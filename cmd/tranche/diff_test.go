@@ -52,6 +52,7 @@ func TestDiff(t *testing.T) {
 	s.diff(base, "nothing", func() { s.write("README.md", "about") }, 0, "--exit-code")
 	s.diff(base, "nothing-read", func() { s.write("README.md", "about") }, 0, "--exit-code --as "+reader)
 	s.diff(base, "no-plan", func() { s.run(s.clone, "git", "rm", "--quiet", "release.yaml") }, 0, "")
+	s.diff(base, "left-alone", func() { leftAlone(s) }, 0, "")
 	plan := func() {
 		s.run(s.clone, "cp", "release.yaml", "plan.yaml")
 		s.replace("plan.yaml", "name: web", "name: plain")
@@ -84,6 +85,12 @@ func TestDiff(t *testing.T) {
 		s.write("approvals/web.yaml", cli.ApprovalFile(br, 1))
 	}, cli.ExitChanges, "--exit-code")
 	s.diff(base, "behind", func() { s.write("README.md", "about") }, 0, "--as "+reader)
+}
+
+// leftAlone brings v2, and a plan with which no release begins.
+func leftAlone(s *env) {
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	s.replace("release.yaml", "metadata:\n", "metadata:\n  annotations: {tranche.dev/reconcile: disabled}\n")
 }
 
 // Which GitSources a commit is compared for.

@@ -480,7 +480,7 @@ func foldStringData(u *unstructured.Unstructured) {
 
 // release finds out what becomes of the pod template of a Deployment.
 func (v *preview) release(ctx context.Context, t *apply.Target, after *unstructured.Unstructured, approvals []plan.Approval) error {
-	if !templateApart(t) {
+	if !mayRelease(t) {
 		return nil
 	}
 	r := Release{Deployment: t.Object, Replicas: replicasOf(after)}
@@ -510,6 +510,12 @@ func (v *preview) release(ctx context.Context, t *apply.Target, after *unstructu
 	}
 	v.Releases = append(v.Releases, r)
 	return nil
+}
+
+// mayRelease reports whether a release of an object may begin. None does with a plan that is left alone.
+func mayRelease(t *apply.Target) bool {
+	return templateApart(t) &&
+		(t.Release == nil || t.Release.Plan.Annotations[v1alpha1.AnnotationReconcile] != v1alpha1.AnnotationReconcileDisabled)
 }
 
 // templates finds the templates before and after. If Git brought both, they are as Git
