@@ -97,7 +97,8 @@ func (e *exam) examineLease(ctx context.Context, key client.ObjectKey) Finding {
 	err := e.Get(ctx, key, &l)
 	switch {
 	case apierrors.IsNotFound(err):
-		return Finding{Result: Problem, Message: "not found: no controller has led", Todo: logs}
+		return Finding{Result: Problem, Message: "not found: no controller has led",
+			Todo: logs + "; if one runs without --leader-elect, this check cannot see it"}
 	case err != nil:
 		return unknown("", "", err)
 	}
