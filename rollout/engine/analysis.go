@@ -85,13 +85,14 @@ func passAnalysis(d *draft) {
 	if !position.Acts(&d.Position) || gates.Analysis(&d.Position) == nil {
 		return
 	}
-	d.event(v1alpha1.ReasonAnalysisPassed,
-		fmt.Sprintf("step %d of %s: %s", d.Status.CurrentStepIndex, d.Goal.Name, d.Status.Analysis.Message))
 	position.TimeStep(&d.Status, d.Time(), true)
 	if by := gates.OverriddenBy(&d.Position); by != nil {
 		position.NoteApproval(&d.Position, by, d.Time())
 		overrideEvent(d, by)
+		return
 	}
+	d.event(v1alpha1.ReasonAnalysisPassed,
+		fmt.Sprintf("step %d of %s: %s", d.Status.CurrentStepIndex, d.Goal.Name, d.Status.Analysis.Message))
 }
 
 // deferToAnalysis is about an approval given in the cluster at a gate that needs a verdict. It

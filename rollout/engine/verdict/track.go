@@ -344,10 +344,20 @@ func (t *Track) unmeasured() (list []string) {
 	return list
 }
 
+// messages are those of a verdict that passes. They say why a metric that does not is no obstacle.
 func (t *Track) messages() []string {
 	var all []string
 	for i := range t.Status.Metrics {
-		all = append(all, said(&t.Status.Metrics[i]))
+		st := &t.Status.Metrics[i]
+		text := said(st)
+		switch {
+		case st.Verdict == v1alpha1.VerdictPass:
+		case slices.Contains(t.Overridden, st.Name):
+			text += " (overridden)"
+		default:
+			text += " (unknown for too long, and onUnknown is Pass)"
+		}
+		all = append(all, text)
 	}
 	return all
 }

@@ -216,6 +216,12 @@ func TestSteps(t *testing.T) {
 			t.Fatalf("%s: the step is %s, want %s", when, got, want)
 		}
 	}
+	adds := func(want string) {
+		t.Helper()
+		if !strings.HasSuffix(l.Status.Message, want) {
+			t.Errorf("the message is %q, want %q at its end", l.Status.Message, want)
+		}
+	}
 	says("at the beginning", "Unknown Measuring")
 	l.give("1")
 	l.give("1")
@@ -230,9 +236,11 @@ func TestSteps(t *testing.T) {
 	l.Plan.OnUnknown = v1alpha1.UnknownPass
 	l.Follow(nil, l.release)
 	says("where Unknown passes", "Pass Passed")
+	adds("(unknown for too long, and onUnknown is Pass)")
 	l.Plan.OnUnknown, l.Overridden = "", []string{"errors"}
 	l.Follow(nil, l.release)
 	says("with an override of the metric", "Pass Passed")
+	adds("(overridden)")
 	l.Overridden = []string{"latency"}
 	l.Follow(nil, l.release)
 	says("with an override of the other one", "Unknown UnknownDeadlineExceeded")
