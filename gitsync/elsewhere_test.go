@@ -1,6 +1,7 @@
 package gitsync_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -106,6 +107,7 @@ func anotherFolder(s *env, uid types.UID, back func()) {
 	s.Helper()
 	s.applied(s.push(map[string]string{"deploy/plan.yaml": "", "deploy/app/plan.yaml": webPlan}))
 	for _, prune := range []bool{true, false} {
+		s.kubectl("annotate", "--overwrite", "batchrelease/web", fmt.Sprintf("tranche.dev/prune=%s", map[bool]string{true: "disabled"}[prune]))
 		edited(func(gs *v1alpha1.GitSource) {
 			gs.Spec.Prune, gs.Spec.Approvals = prune, &v1alpha1.ApprovalPolicy{Path: "deploy/app"}
 		})(s)

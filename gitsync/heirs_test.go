@@ -215,6 +215,7 @@ func TestMoveOfThePlanAlone(t *testing.T) {
 	isHeldAs(s, uid)
 	s.push(moved)
 	// Both have moved to a source that does not render, and the Deployment comes back alone.
+	s.kubectl("annotate", "batchrelease/web", "tranche.dev/prune=disabled")
 	both := s.push(map[string]string{"deploy/web.yaml": "", "more/web.yaml": web("v2"), "more/broken.yaml": "{"})
 	s.applied(both)
 	isHeldAs(s, uid)

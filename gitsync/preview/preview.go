@@ -196,6 +196,8 @@ type preview struct {
 	wanted   inventory.Set
 	branch   *branch
 	renderer *desired.Reader
+	// unread: another source of the branch has bases that are not read here.
+	unread bool
 }
 
 // govern returns what of a commit counts, as far as that can be known without the keys
@@ -257,10 +259,13 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	if err != nil {
 		return err
 	}
-	return prune.CheckLimit(ctx, v.observer.As, prune.Change{
-		Source: v.gs, Before: before, Wanted: heirs.Certain().Union(v.wanted), Commit: v.Commit, Elsewhere: elsewhere,
-		Releases: set.Releases, Unclear: heirs.Unclear(),
-	})
+	change := prune.Change{
+		Source: v.gs, Before: before, Wanted: heirs.Certain().Union(v.wanted), Commit: v.Commit, Elsewhere: elsewhere, Releases: set.Releases,
+	}
+	if !v.unread {
+		change.Unclear = heirs.Unclear()
+	}
+	return prune.CheckLimit(ctx, v.observer.As, change)
 }
 
 // heirsOf returns the GitSources to whose paths the commit moves objects. Whether the
@@ -289,12 +294,18 @@ func (v *preview) heirsOf(ctx context.Context, gone []inventory.Entry) (siblings
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
+			v.unread = v.unread || v.lacksBases(err)
 			found.Add(other, gone, nil, "which may have it then and does not render")
 		default:
 			found.Add(other, gone, inventory.OfSet(set), "")
 		}
 	}
 	return found, nil
+}
+
+// lacksBases reports whether a path does not render here for its remote bases. The controller may have them.
+func (v *preview) lacksBases(err error) bool {
+	return desired.IsUnfetched(err) || v.renderer.Bases == nil && strings.Contains(err.Error(), "remote bases are off")
 }
 
 // object finds out what becomes of an object of the commit.

@@ -56,10 +56,13 @@ func CheckLimit(ctx context.Context, as client.Reader, c Change) error {
 	if c.isConfirmed() {
 		return nil
 	}
-	because := cmp.Or(c.Elsewhere, c.moves(gone), c.renames(ctx, as, gone), c.takes(ctx, as, gone))
-	if because == "" {
-		gone, because = c.strands(ctx, as, gone)
+	stranded, strands := c.strands(ctx, as)
+	for _, e := range stranded {
+		if !slices.Contains(gone, e) { // it is one of status.kept
+			gone, all = append(gone, e), all+1
+		}
 	}
+	because := cmp.Or(c.Elsewhere, c.moves(gone), c.renames(ctx, as, gone), strands, c.takes(ctx, as, gone))
 	if because == "" && (!gs.Spec.Prune || !exceeds(len(gone), all)) {
 		return nil
 	}
@@ -174,33 +177,43 @@ func (c *Change) hasPlan(ctx context.Context, as client.Reader, deployment inven
 // isFor reports whether a plan in the cluster is for a Deployment. One that cannot be read may be.
 func isFor(ctx context.Context, as client.Reader, plan inventory.Entry, deployment string) bool {
 	live, err := inventory.Get(ctx, as, plan)
-	if err != nil || live == nil {
+	if err != nil || live == nil || live.GetDeletionTimestamp() != nil {
 		return err != nil
 	}
 	of, _, _ := unstructured.NestedString(live.Object, "spec", "workloadRef", "name")
 	return of == deployment
 }
 
-// strands says which Deployment stays without its plan, which another source may have; empty: none. A
-// plan is of no use there, and the Deployment would be handed back, past its gates. The plan is
-// added to the objects that are gone.
-func (c *Change) strands(ctx context.Context, as client.Reader, gone []inventory.Entry) (_ []inventory.Entry, because string) {
+// strands returns the plans that another source may have, and of which the Deployment stays; it says which
+// one. A plan is of no use there, and the Deployment would be handed back, past its gates. With
+// signers it has been approved that the plan goes.
+func (c *Change) strands(ctx context.Context, as client.Reader) (plans []inventory.Entry, because string) {
+	if a := c.Source.Spec.Approvals; a != nil && a.Signers != nil {
+		return nil, ""
+	}
 	for _, e := range c.Before.Without(c.Wanted) {
 		by, unclear := c.Unclear[e.ID()]
 		if !unclear || !inventory.IsRelease(e) {
 			continue
 		}
-		for _, d := range c.Wanted {
-			if d.GVK.GroupKind() != inventory.DeploymentKind || d.Namespace != e.Namespace || c.isGoverned(d) || !isFor(ctx, as, e, d.Name) {
-				continue
-			}
-			if !slices.Contains(gone, e) { // it may be one of status.kept
-				gone = append(gone, e)
-			}
-			because = fmt.Sprintf("%s would stay without a plan; %s (move both by one commit)", d, by)
+		if d := c.staysWithout(ctx, as, e); d != "" {
+			plans, because = append(plans, e), fmt.Sprintf("%s would stay without a plan; %s (move both by one commit)", d, by)
 		}
 	}
-	return gone, because
+	return plans, because
+}
+
+// staysWithout names the Deployment of a plan in the cluster for which the commit has no plan; empty: it
+// has no such Deployment. A plan that cannot be read may be for each.
+func (c *Change) staysWithout(ctx context.Context, as client.Reader, plan inventory.Entry) string {
+	var names []string
+	for _, d := range c.Wanted {
+		if d.GVK.GroupKind() == inventory.DeploymentKind && d.Namespace == plan.Namespace && !c.isGoverned(d) && isFor(ctx, as, plan, d.Name) {
+			names = append(names, d.String())
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names[:min(1, len(names))], "")
 }
 
 // isGoverned reports whether the commit has a plan for a Deployment.
@@ -250,7 +263,8 @@ func takenWith(gs *v1alpha1.GitSource) string {
 	return fmt.Sprintf(" would delete the %d objects that it has applied", len(applied))
 }
 
-// deleted returns which of the objects are in the cluster and would be deleted.
+// deleted returns which of the objects are in the cluster and would be deleted. A plan whose Deployment
+// stays is, whatever its annotations: the Deployment is handed back.
 func (c *Change) deleted(ctx context.Context, as client.Reader, gone []inventory.Entry) []inventory.Entry {
 	return slices.DeleteFunc(gone, func(e inventory.Entry) bool {
 		if !c.Source.Spec.Prune && !inventory.IsRelease(e) {
@@ -264,7 +278,7 @@ func (c *Change) deleted(ctx context.Context, as client.Reader, gone []inventory
 			return true
 		}
 		action, _ := Decide(live, c.Source, nil)
-		return action == Leave
+		return action == Leave && (!inventory.IsRelease(e) || !inventory.IsOwned(live, c.Source) || c.staysWithout(ctx, as, e) == "")
 	})
 }
 
