@@ -75,8 +75,8 @@ func stalledByVerdict(d *draft) bool {
 // overrideEvent names the metrics that did not count at an open gate.
 func overrideEvent(d *draft, by *v1alpha1.StepApproval) {
 	if len(by.Override) > 0 {
-		d.event(v1alpha1.ReasonAnalysisOverridden, fmt.Sprintf("step %d of %s: %s did not count, by %s: %s", by.Step, d.Goal.Name,
-			plan.JoinNames(by.Override), cmp.Or(by.By, "spec.approval"), by.Reason))
+		d.event(v1alpha1.ReasonAnalysisOverridden, fmt.Sprintf("step %d of %s: %s did not count, by %s: %s%s", by.Step, d.Goal.Name,
+			plan.JoinNames(by.Override), cmp.Or(by.By, "spec.approval"), by.Reason, gates.Passing(&d.Position)))
 	}
 }
 

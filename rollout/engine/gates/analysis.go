@@ -87,6 +87,14 @@ func analysed(p *position.Position) *Gate {
 	return g
 }
 
+// Passing is what to add on the values with which the step passes; empty: it does not.
+func Passing(p *position.Position) string {
+	if s := p.Status.Analysis; s != nil && s.Verdict == v1alpha1.VerdictPass && s.Step == p.Status.CurrentStepIndex {
+		return "; " + s.Message
+	}
+	return ""
+}
+
 // watched: metrics in the background keep each gate closed until they pass. A step without pods
 // measures nothing.
 func watched(p *position.Position) *Gate {

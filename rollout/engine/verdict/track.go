@@ -344,22 +344,22 @@ func (t *Track) unmeasured() (list []string) {
 	return list
 }
 
-// messages are those of a verdict that passes. They say why a metric that does not is no obstacle.
+// messages are those of a verdict that passes. The first ones are those of metrics that do not, and
+// say why that is no obstacle.
 func (t *Track) messages() []string {
-	var all []string
+	var others, pass []string
 	for i := range t.Status.Metrics {
 		st := &t.Status.Metrics[i]
-		text := said(st)
 		switch {
 		case st.Verdict == v1alpha1.VerdictPass:
+			pass = append(pass, said(st))
 		case slices.Contains(t.Overridden, st.Name):
-			text += " (overridden)"
+			others = append(others, said(st)+" (overridden)")
 		default:
-			text += " (unknown for too long, and onUnknown is Pass)"
+			others = append(others, said(st)+" (unknown for too long, and onUnknown is Pass)")
 		}
-		all = append(all, text)
 	}
-	return all
+	return append(others, pass...)
 }
 
 // said is the message of a metric. One in the background may be a metric of the step, too.

@@ -218,8 +218,8 @@ func TestSteps(t *testing.T) {
 	}
 	adds := func(want string) {
 		t.Helper()
-		if !strings.HasSuffix(l.Status.Message, want) {
-			t.Errorf("the message is %q, want %q at its end", l.Status.Message, want)
+		if !strings.Contains(l.Status.Message, want+"; latency ") {
+			t.Errorf("the message is %q, want %q, and then the other metric", l.Status.Message, want)
 		}
 	}
 	says("at the beginning", "Unknown Measuring")
