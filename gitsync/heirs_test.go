@@ -88,6 +88,19 @@ func TestMoveToAnotherSource(t *testing.T) {
 	}
 }
 
+// besideAnother has v1 in the cluster, and another source with a path of its own.
+func besideAnother(t *testing.T) *env {
+	t.Helper()
+	s := newEnv(t, andRollout)
+	files := manifests("v1")
+	files["more/c.yaml"], files["deploy/a.yaml"] = configMap("c", "one"), configMap("a", "one")
+	s.applied2(s.push(files))
+	s.another("other", "more")
+	s.ready("other", metav1.ConditionTrue, "Applied")
+	s.isAt("web", "ReleaseCompleted", 1)
+	return s
+}
+
 // A release under way goes over with its Deployment and plan: no pod moves, no gate opens
 // or closes.
 func TestMoveInTheMiddleOfARelease(t *testing.T) {
@@ -95,13 +108,7 @@ func TestMoveInTheMiddleOfARelease(t *testing.T) {
 	for name, order := range orders {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newEnv(t, andRollout)
-			files := manifests("v1")
-			files["more/c.yaml"], files["deploy/a.yaml"] = configMap("c", "one"), configMap("a", "one")
-			s.applied2(s.push(files))
-			s.another("other", "more")
-			s.ready("other", metav1.ConditionTrue, "Applied")
-			s.isAt("web", "ReleaseCompleted", 1)
+			s := besideAnother(t)
 			s.push(manifests("v2"))
 			s.lookNow()
 			s.isAt("web", "WaitingForApproval", 0)
@@ -140,13 +147,7 @@ func TestMoveInTheMiddleOfARelease(t *testing.T) {
 // event says so, and so does InSync of the source that it leaves, in each of its syncs.
 func TestMoveToASuspendedSource(t *testing.T) {
 	t.Parallel()
-	s := newEnv(t, andRollout)
-	files := manifests("v1")
-	files["more/c.yaml"], files["deploy/a.yaml"] = configMap("c", "one"), configMap("a", "one")
-	s.applied2(s.push(files))
-	s.another("other", "more")
-	s.ready("other", metav1.ConditionTrue, "Applied")
-	s.isAt("web", "ReleaseCompleted", 1)
+	s := besideAnother(t)
 	s.push(manifests("v2"))
 	s.lookNow()
 	s.isAt("web", "WaitingForApproval", 0)
@@ -186,13 +187,7 @@ func TestMoveToASuspendedSource(t *testing.T) {
 // not handed back for it, but if a person confirms that.
 func TestMoveOfThePlanAlone(t *testing.T) {
 	t.Parallel()
-	s := newEnv(t, andRollout)
-	files := manifests("v1")
-	files["more/c.yaml"], files["deploy/a.yaml"] = configMap("c", "one"), configMap("a", "one")
-	s.applied2(s.push(files))
-	s.another("other", "more")
-	s.ready("other", metav1.ConditionTrue, "Applied")
-	s.isAt("web", "ReleaseCompleted", 1)
+	s := besideAnother(t)
 	says := fmt.Sprintf("since Deployment %[1]s/web would stay without a plan; GitSource %[1]s/other, "+
 		"which may have it now and does not render", s.ns)
 	moved := map[string]string{"deploy/plan.yaml": "", "more/plan.yaml": webPlan, "deploy/web.yaml": web("v2")}
