@@ -49,7 +49,7 @@ func passGate(d *draft, g *gates.Gate) {
 		position.NoteApproval(&d.Position, &g.By, d.Time())
 		overrideEvent(d, &g.By)
 	}
-	if overridden := g.By.By != "" && len(g.By.Override) > 0; g.Reason != "" && (g.Reason != v1alpha1.ReasonAnalysisPassed || !overridden) {
+	if g.Reason != "" {
 		d.event(g.Reason, g.Message)
 	}
 	position.TimeStep(&d.Status, d.Time(), true)

@@ -119,7 +119,8 @@ func overridesAll(p *position.Position, step *v1alpha1.StepAnalysis) bool {
 	return !slices.ContainsFunc(t.StepMetrics(), func(name string) bool { return !slices.Contains(o.Metrics, name) })
 }
 
-// overridden adds the override that opened a gate to the approver.
+// overridden adds the override that opened a gate to the approver. The event of the override then says
+// what passes.
 func overridden(p *position.Position, g *Gate) {
 	by := OverriddenBy(p)
 	if by == nil || !g.Open {
@@ -129,6 +130,9 @@ func overridden(p *position.Position, g *Gate) {
 		g.By.By, g.By.Commit = by.By, by.Commit
 	}
 	g.By.Override, g.By.Reason = by.Override, by.Reason
+	if g.Reason == v1alpha1.ReasonAnalysisPassed {
+		g.Reason, g.Message = "", ""
+	}
 }
 
 // OverriddenBy returns who let metrics of the step not count; nil if all do.
