@@ -52,7 +52,7 @@ func TestDiff(t *testing.T) {
 	s.diff(base, "nothing", func() { s.write("README.md", "about") }, 0, "--exit-code")
 	s.diff(base, "nothing-read", func() { s.write("README.md", "about") }, 0, "--exit-code --as "+reader)
 	s.diff(base, "no-plan", func() { s.run(s.clone, "git", "rm", "--quiet", "release.yaml") }, 0, "")
-	s.diff(base, "left-alone", func() { leftAlone(s) }, 0, "")
+	leftAlone(s, base)
 	plan := func() {
 		s.run(s.clone, "cp", "release.yaml", "plan.yaml")
 		s.replace("plan.yaml", "name: web", "name: plain")
@@ -87,10 +87,16 @@ func TestDiff(t *testing.T) {
 	s.diff(base, "behind", func() { s.write("README.md", "about") }, 0, "--as "+reader)
 }
 
-// leftAlone brings v2, and a plan with which no release begins.
-func leftAlone(s *env) {
-	s.replace("deployment.yaml", "web:v1", "web:v2")
-	s.replace("release.yaml", "metadata:\n", "metadata:\n  annotations: {tranche.dev/reconcile: disabled}\n")
+// leftAlone compares v2 with plans that are left alone, by Git and by the cluster: no release begins.
+func leftAlone(s *env, base string) {
+	v2 := func() { s.replace("deployment.yaml", "web:v1", "web:v2") }
+	s.diff(base, "left-alone", func() {
+		v2()
+		s.replace("release.yaml", "metadata:\n", "metadata:\n  annotations: {tranche.dev/reconcile: disabled}\n")
+	}, 0, "")
+	s.kubectl("annotate", "-n", s.ns, "batchrelease/web", "tranche.dev/reconcile=disabled")
+	s.diff(base, "left-alone", v2, 0, "")
+	s.kubectl("annotate", "-n", s.ns, "batchrelease/web", "tranche.dev/reconcile-")
 }
 
 // Which GitSources a commit is compared for.
@@ -168,19 +174,7 @@ func TestDiff_MovedObject(t *testing.T) {
 	s.write("one/goes.yaml", configMap("goes", "colour: red"))
 	s.write("two/other.yaml", configMap("other", "colour: red"))
 	base := s.push("two folders")
-	for _, name := range []string{"one", "two"} {
-		s.follow(name, name)
-		clustertest.Wait(t, "GitSource "+name, func() error {
-			var gs v1alpha1.GitSource
-			if err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, &gs); err != nil {
-				return err
-			}
-			if gs.Status.AppliedCommit != base {
-				return fmt.Errorf("it has applied %q", gs.Status.AppliedCommit)
-			}
-			return nil
-		})
-	}
+	followBoth(s, base)
 	effects := func() map[string]string {
 		s.run(s.clone, "git", "add", ".")
 		s.run(s.clone, "git", "commit", "--quiet", "-m", "a change")
@@ -206,6 +200,42 @@ func TestDiff_MovedObject(t *testing.T) {
 	if got := effects(); got["moves"] != "kept GitSource "+s.ns+"/two, which may have it then and does not render" {
 		t.Errorf("with a source that does not render, what moves is %q", got["moves"])
 	}
+}
+
+// followBoth has GitSources apply the folders one and two.
+func followBoth(s *env, base string) {
+	s.Helper()
+	for _, name := range []string{"one", "two"} {
+		s.follow(name, name)
+		clustertest.Wait(s, "GitSource "+name, func() error {
+			var gs v1alpha1.GitSource
+			if err := s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, &gs); err != nil {
+				return err
+			}
+			if gs.Status.AppliedCommit != base {
+				return fmt.Errorf("it has applied %q", gs.Status.AppliedCommit)
+			}
+			return nil
+		})
+	}
+}
+
+// A plan that a commit moves alone is not handed over, and the commit is refused as the controller refuses it.
+func TestDiff_MovedPlan(t *testing.T) {
+	s := controlledEnv(t, "web")
+	s.run(s.clone, "mkdir", "one", "two")
+	s.run(s.clone, "git", "mv", "deployment.yaml", "release.yaml", "one")
+	s.write("one/stays.yaml", configMap("stays", "colour: red"))
+	s.write("two/other.yaml", configMap("other", "colour: red"))
+	followBoth(s, s.push("two folders"))
+	s.run(s.clone, "git", "mv", "one/release.yaml", "two/release.yaml")
+	s.run(s.clone, "git", "commit", "--quiet", "-m", "the plan alone")
+	s.says(1, "diff --source one", "Deployment "+s.ns+"/web would stay without a plan; GitSource "+s.ns+"/two, which may have it then")
+	// The controller may read remote bases, and only it knows what the other source has.
+	s.write("two/kustomization.yaml", "resources: [other.yaml, \"https://git.example.org/base?ref=v1\"]\n")
+	s.run(s.clone, "git", "add", ".")
+	s.run(s.clone, "git", "commit", "--quiet", "-m", "a remote base")
+	s.says(0, "diff --source one", "No plan governs it any more")
 }
 
 // masked is what a command prints, with what is new in each run taken out.

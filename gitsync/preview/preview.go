@@ -491,7 +491,7 @@ func foldStringData(u *unstructured.Unstructured) {
 
 // release finds out what becomes of the pod template of a Deployment.
 func (v *preview) release(ctx context.Context, t *apply.Target, after *unstructured.Unstructured, approvals []plan.Approval) error {
-	if !mayRelease(t) {
+	if !templateApart(t) {
 		return nil
 	}
 	r := Release{Deployment: t.Object, Replicas: replicasOf(after)}
@@ -501,6 +501,9 @@ func (v *preview) release(ctx context.Context, t *apply.Target, after *unstructu
 	}
 	if len(plans) > 0 {
 		r.Live = &plans[0]
+	}
+	if t.Release != nil && (isLeftAlone(t.Release.Plan) || isLeftAlone(r.Live)) {
+		return nil // no release begins
 	}
 	if t.Release != nil {
 		r.Plan = t.Release.Plan
@@ -512,21 +515,26 @@ func (v *preview) release(ctx context.Context, t *apply.Target, after *unstructu
 	if err := v.templates(ctx, t, &r); err != nil {
 		return err
 	}
-	if t.Release != nil && r.Live != nil && r.Live.Status.Phase != v1alpha1.PhaseCompleted && !r.Changes() {
-		a, ignored := plan.MatchApproval(t.Release, r.Live.Spec.Commit, approvals)
-		v.Ignored = append(v.Ignored, ignored...)
-		if now := r.Live.Spec.Approval; a != nil && (now == nil || now.Step != a.Spec.Step || now.Revision != a.Spec.Revision) {
-			r.Approval = a
-		}
-	}
+	v.approve(t, &r, approvals)
 	v.Releases = append(v.Releases, r)
 	return nil
 }
 
-// mayRelease reports whether a release of an object may begin. None does with a plan that is left alone.
-func mayRelease(t *apply.Target) bool {
-	return templateApart(t) &&
-		(t.Release == nil || t.Release.Plan.Annotations[v1alpha1.AnnotationReconcile] != v1alpha1.AnnotationReconcileDisabled)
+// isLeftAlone is [inventory.IsLeftAlone] for a plan, which may be nil.
+func isLeftAlone(br *v1alpha1.BatchRelease) bool {
+	return br != nil && br.Annotations[v1alpha1.AnnotationReconcile] == v1alpha1.AnnotationReconcileDisabled
+}
+
+// approve finds the approval that the commit brings for the release under way.
+func (v *preview) approve(t *apply.Target, r *Release, approvals []plan.Approval) {
+	if t.Release == nil || r.Live == nil || r.Live.Status.Phase == v1alpha1.PhaseCompleted || r.Changes() {
+		return
+	}
+	a, ignored := plan.MatchApproval(t.Release, r.Live.Spec.Commit, approvals)
+	v.Ignored = append(v.Ignored, ignored...)
+	if now := r.Live.Spec.Approval; a != nil && (now == nil || now.Step != a.Spec.Step || now.Revision != a.Spec.Revision) {
+		r.Approval = a
+	}
 }
 
 // templates finds the templates before and after. If Git brought both, they are as Git

@@ -48,8 +48,8 @@ type Change struct {
 //
 // A deletion by an edit of the spec is refused in any number: no commit has deleted the object. So is
 // another namespace or name for a Deployment with a plan, since all its pods would go and come at once. So is
-// the move of its plan alone.
-// So is the deletion of a GitSource that would take more with it than its own manifest says.
+// the move of its plan alone, and the deletion of a GitSource that would take more with it than its own
+// manifest says.
 func CheckLimit(ctx context.Context, as client.Reader, c Change) error {
 	before, gone := c.gone()
 	all, gs := len(before), c.Source
